@@ -153,7 +153,8 @@ REMEDIES: dict[Rule, str] = {
     "missing-segment": "restore its objects from a backup: a consumer gets an error at these offsets",
     "archive-gap": "copy these offsets from a replica that has them, or from a backup",
     "orphan": "no broker reads it: compare with the brokers, then delete its objects by hand",
-    "not-compared": "give --metadata the log dirs of all brokers that have partitions of __remote_log_metadata",
+    "not-compared": "give --metadata the log dirs of all brokers that have partitions of __remote_log_metadata, or "
+    "copies that are newer than the archive",
     "interrupted-copy": "none: brokers copy the segment again under another id, and retention deletes what is left",
     "unfinished-delete": "none: a broker resumes it",
     "undeleted": "no broker reads it: delete its objects by hand",

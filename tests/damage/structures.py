@@ -292,10 +292,24 @@ def upload_in_flight(archive: WrittenArchive) -> Expected | None:
 
 
 def upload_all_but_reported(archive: WrittenArchive) -> Expected | None:
+    """The metadata may be older than the report."""
     if not archive.is_tiered:
         return None
     _in_state(archive, _of(archive)[-1], RemoteSegmentState.COPY_SEGMENT_STARTED)
-    return Expected(SOUND, noted("interrupted-copy"))
+    return Expected(SOUND, not_compared())
+
+
+def upload_reported_later_and_damaged(archive: WrittenArchive) -> Expected | None:
+    if not archive.is_tiered:
+        return None
+    copy = _of(archive)[2]
+    path = archive.place(copy, LOG)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    _in_state(archive, copy, RemoteSegmentState.COPY_SEGMENT_STARTED)
+    _forget(archive, *_of(archive)[3:])
+    return Expected(damaged("checksum", "chunk"))
 
 
 def upload_begun_without_objects(archive: WrittenArchive) -> Expected | None:
@@ -355,6 +369,18 @@ def incomplete_orphan(archive: WrittenArchive) -> Expected | None:
     archive.place(copy, MANIFEST if archive.is_aiven else EPOCHS).unlink()
     alone = noted("interrupted-copy") if archive.is_aiven else damaged("missing-object")
     return Expected(alone, noted("orphan"), alone if archive.is_aiven else noted("duplicate"))
+
+
+def led_anew_since(archive: WrittenArchive) -> Expected | None:
+    """The topic is of a time before an unclean election, so it knows other segments with the new leader's offsets."""
+    if not archive.is_tiered:
+        return None
+    forked = forked_copies()
+    shutil.rmtree(archive.root)
+    again = write_archive(archive.root, archive.layout, [*forked.shared, forked.lost, forked.first])
+    archive.copies, archive.metadata = again.copies, again.metadata
+    _forget(archive, forked.first)
+    return Expected(noted("overlap", "duplicate"), not_compared())
 
 
 def newer_than_the_topic(archive: WrittenArchive) -> Expected | None:
@@ -460,10 +486,11 @@ STRUCTURES: dict[str, Structure] = {
         exchanged_neighbours, exchanged_logs, exchanged_between_partitions, exchanged_partitions, first_removed,
         inner_removed, two_removed, inner_removed_and_forgotten, last_removed, inner_log_removed,
         doubled_under_another_id, doubled_under_another_offset, moved_to_another_partition, copied_to_another_topic,
-        foreign_object, upload_in_flight, upload_all_but_reported, upload_begun_without_objects, delete_begun,
-        delete_reported_and_not_done, deleted, orphan, incomplete_orphan, newer_than_the_topic, unknown_partition,
-        all_but_the_topic_gone, empty_partition, another_incarnation, another_incarnation_unknown, renamed_partition,
-        two_histories, another_layout_beside, another_layout_beneath,
+        foreign_object, upload_in_flight, upload_all_but_reported, upload_reported_later_and_damaged,
+        upload_begun_without_objects, delete_begun, delete_reported_and_not_done, deleted, orphan, incomplete_orphan,
+        led_anew_since, newer_than_the_topic, unknown_partition, all_but_the_topic_gone, empty_partition,
+        another_incarnation, another_incarnation_unknown, renamed_partition, two_histories, another_layout_beside,
+        another_layout_beneath,
     )
 }  # fmt: skip
 """All structures by name."""

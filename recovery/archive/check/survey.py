@@ -91,7 +91,9 @@ def survey(
         removed: Sequence[str] = ()
         if options.is_in_place:
             walked, removed = _swept(store, walked)
-        surveyed = replace(_surveyed(walked, layout, options, copy, topic_configs, expected), removed=removed)
+        surveyed = replace(
+            _surveyed(store, walked, layout, options, copy, topic_configs, expected), removed=removed
+        )
         if copy.findings and not options.is_logs_only:
             head = surveyed.head
             surveyed = replace(surveyed, head=replace(head, findings=(*copy.findings, *head.findings)))
@@ -137,6 +139,7 @@ def _swept(store: Store, walked: Walked) -> tuple[Walked, Sequence[str]]:
 
 
 def _surveyed(
+    store: Store,
     walked: Walked,
     layout: Layout,
     options: ScanOptions,
@@ -168,7 +171,7 @@ def _surveyed(
         segments = segments.only(layout.objects_of(PartKind.LOG))
     first_unflushed = None if layout.is_tiered else unflushed_from(facts, archived.segments.base_offsets)
     digests = options.digests(segments, facts, remote=remote, unflushed_from=first_unflushed)
-    inventory = expected.judge(archived, layout)
+    inventory = expected.judge(archived, layout, store)
     head = PartitionHead(
         archived=_kept(archived, layout, options),
         facts=facts,

@@ -28,7 +28,7 @@ class SegmentStatus(enum.Enum):
     ORPHAN = "orphan"
     """Objects of a segment that the metadata does not know."""
     NOT_COMPARED = "not-compared"
-    """The same, but records of the metadata topic are missing or damaged."""
+    """The same, or a copy that was begun, but records of the metadata topic are missing or damaged, or too old."""
 
 
 class LineagePlace(enum.Enum):
@@ -88,8 +88,8 @@ class Expectation:
         is_unknown: whether it is available, and no record that was read is about the partition.
         epochs: of the log, None if not known: they are then taken from the segments.
         log_start_offset: None if not known.
-        hides_records: whether records of the metadata topic are missing or damaged, so that an apparent orphan may not
-            be one.
+        hides_records: whether records of the metadata topic that may be about it are missing or damaged, so that an
+            apparent orphan may not be one, and a copy that was begun may have been finished.
     """
 
     cache: RemoteLogCache | None = None

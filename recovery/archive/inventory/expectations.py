@@ -5,6 +5,7 @@ All of it comes from log dirs, or copies of them; any part may be missing.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ from uuid import UUID
 
 from recovery.archive.inventory.entry import Expectation, PartitionInventory
 from recovery.archive.inventory.inventory import take_inventory
+from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
@@ -45,16 +47,17 @@ class Expectations:
         """Return what is known of one partition."""
         topic_id = topic_id_of(where)
         replica = None if topic_id is None else self._replicas.of(where)
-        cache, is_unknown = None, False
+        cache, is_unknown, hides_records = None, False, False
         if self._metadata is not None and topic_id is not None:
             is_unknown = not self._metadata.knows(topic_id, where.partition)
             cache = None if is_unknown else self._cache(topic_id, where.partition)
+            hides_records = self._metadata.hides_records(topic_id, where.partition)
         return Expectation(
             cache=cache,
             is_unknown=is_unknown,
             epochs=None if replica is None else replica.epochs or None,
             log_start_offset=None if replica is None else replica.log_start_offset,
-            hides_records=self._metadata is not None and self._metadata.hides_records,
+            hides_records=hides_records,
         )
 
     def remote_segments(self, where: PartitionPrefix) -> Mapping[str, RemoteSegment]:
@@ -65,13 +68,22 @@ class Expectations:
         cache = self._cache(topic_id, where.partition)
         return {format_uuid(segment_id): segment for segment_id, segment in cache.segments.items()}
 
-    def judge(self, archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
-        """Return the inventory of a partition that was listed."""
+    def judge(
+        self, archived: ArchivedPartition, layout: Layout, store: Store | None = None
+    ) -> PartitionInventory:
+        """Return the inventory of a partition that was listed.
+
+        Args:
+            archived: the partition.
+            layout: of the archive.
+            store: the archive, to look into what seem to be orphans; None: they are judged by their names.
+        """
         topic_id = topic_id_of(archived.where)
         if topic_id is not None:
             with self._lock:
                 self._seen.add((topic_id, archived.where.partition))
-        return take_inventory(archived, layout, self.of(archived.where))
+        own_span = None if store is None else functools.partial(read_own_span, store, layout)
+        return take_inventory(archived, layout, self.of(archived.where), own_span=own_span)
 
     def unlisted(
         self, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True

@@ -2,12 +2,13 @@
 
 What is expected comes from the metadata topic (`remote_cache`), if it is available; what is there from the listing,
 by names and sizes alone. Each segment of either gets one `SegmentStatus`; finished ones in the metadata also get their
-place in the lineage (`lineage`). Unfinished copies and deletions are not damage: a broker resumes them.
+place in the lineage (`lineage`). Unfinished copies and deletions are not damage: a broker resumes them. A copy that may
+have been finished, by records that were not read, is not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
@@ -19,6 +20,7 @@ from recovery.archive.inventory.entry import (
     PartitionInventory,
     SegmentStatus,
 )
+from recovery.archive.inventory.own_span import OwnSpan
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.remote.lineage import (
     Lineage,
@@ -43,7 +45,11 @@ _LEFT_BEHIND = "a run in place that was killed has left it; the next `archive re
 
 
 def take_inventory(
-    archived: ArchivedPartition, layout: Layout, expected: Expectation | None = None
+    archived: ArchivedPartition,
+    layout: Layout,
+    expected: Expectation | None = None,
+    *,
+    own_span: Callable[[ArchivedSegment], OwnSpan | None] | None = None,
 ) -> PartitionInventory:
     """Return the inventory of a partition.
 
@@ -51,6 +57,8 @@ def take_inventory(
         archived: what was listed; without segments for a partition that has no prefix at all.
         layout: of the archive.
         expected: what is known besides the objects; nothing by default.
+        own_span: looks up what a segment itself says of its end, None if that cannot be read; called only for those
+            that seem to be orphans. Without it these are judged by their names.
     """
     expected = expected or Expectation()
     if expected.cache is None:
@@ -58,7 +66,7 @@ def take_inventory(
         if expected.is_unknown:
             inventory = replace(inventory, findings=(*inventory.findings, _not_compared()))
     else:
-        inventory = _Comparison(archived, layout, expected, expected.cache).compare()
+        inventory = _Comparison(archived, layout, expected, expected.cache, own_span).compare()
     return replace(inventory, findings=(*inventory.findings, *_foreign(archived, layout)))
 
 
@@ -143,16 +151,27 @@ class _Comparison:
     """The comparison of what is expected of a partition with what is there."""
 
     def __init__(
-        self, archived: ArchivedPartition, layout: Layout, expected: Expectation, cache: RemoteLogCache
+        self,
+        archived: ArchivedPartition,
+        layout: Layout,
+        expected: Expectation,
+        cache: RemoteLogCache,
+        own_span: Callable[[ArchivedSegment], OwnSpan | None] | None,
     ) -> None:
         self._archived = archived
+        self._own_span = own_span
         self._layout = layout
         self._expected = expected
         self._cache = cache
         self._findings: list[Finding] = []
         self._knows_epochs = False
+        self._covered: list[OffsetRange] = []
+        self._is_outdated = False
         known = [*cache.segments.values(), *cache.deleted.values()]
         self._known_end = max((segment.end_offset for segment in known), default=-1)
+        self._known_epoch = max(
+            [*cache.leader_epochs, *(entry.epoch for entry in expected.epochs or ())], default=-1
+        )
         # brokers before 4.0 do not say whether there are aborted transactions
         self._says_transactions = any(segment.has_no_transactions for segment in cache.segments.values())
 
@@ -161,11 +180,14 @@ class _Comparison:
         places = _places(lineage)
         entries = []
         present_ids: set[UUID] = set()
-        for segment in _listed(self._archived.segments):
+        listed = list(_listed(self._archived.segments))
+        self._covered = merge_ranges([*lineage.segments, *lineage.below, *lineage.superseded, *self._gone()])
+        self._is_outdated = any(self._is_newer(segment) for segment in listed)
+        for row, segment in enumerate(listed):
             segment_id = _read_id(segment.segment_id)
             remote = self._remote_segment(segment_id)
             if segment_id is None or remote is None:
-                entries.append(self._orphan(segment))
+                entries.append(self._unknown(segment, row))
                 continue
             present_ids.add(segment_id)
             entries.append(self._present(segment, remote, places.get(segment_id, LineagePlace.UNKNOWN)))
@@ -198,22 +220,49 @@ class _Comparison:
             return None
         return self._cache.segments.get(segment_id) or self._cache.deleted.get(segment_id)
 
-    def _orphan(self, segment: _Listed) -> InventoryEntry:
+    def _is_newer(self, segment: _Listed) -> bool:
+        """Return whether a segment begins after all that the metadata topic knows."""
+        return segment.base_offset > self._known_end
+
+    def _unknown(self, segment: _Listed, row: int) -> InventoryEntry:
+        """Report a segment that the metadata topic does not know: an orphan, unless it may be newer than the topic."""
         detail = "the metadata topic does not know this segment"
         missing = self._layout.required_parts - segment.present
         if missing:
             detail += f", which has no {_in_words(missing)}"
-        is_newer = segment.base_offset > self._known_end
-        if is_newer or self._expected.hides_records:
-            detail += (
-                f", nor any after offset {self._known_end}: the log dirs may be older than the archive"
-                if is_newer
-                else ", but some of its records are missing or damaged"
-            )
-            self._find(segment, "not-compared", detail, severity="unchecked")
+        doubt = self._doubt_orphan(segment, row, is_whole=not missing)
+        if doubt:
+            self._find(segment, "not-compared", f"{detail}, {doubt}", severity="unchecked")
             return _entry(segment, SegmentStatus.NOT_COMPARED)
         self._find(segment, "orphan", detail, severity="note")
         return _entry(segment, SegmentStatus.ORPHAN)
+
+    def _doubt_orphan(self, segment: _Listed, row: int, *, is_whole: bool) -> str:
+        """Return why a segment may be known to records that were not read; empty if it is an orphan.
+
+        Only if other finished segments have all of its offsets, in leader epochs that the topic knows, is it certain
+        that no broker has copied it since.
+        """
+        older = "the log dirs may be older than the archive"
+        if self._is_newer(segment):
+            return f"nor any after offset {self._known_end}: {older}"
+        if self._expected.hides_records:
+            return "but some of its records are missing or damaged"
+        end_offset = segment.base_offset
+        if self._own_span is not None:
+            span = self._own_span(self._archived.segments[row])
+            if span is None and is_whole:
+                return "and its end cannot be read, so nothing shows that other segments have its offsets"
+            if span is not None and span.last_epoch > self._known_epoch:
+                return (
+                    f"nor its leader epoch {span.last_epoch}, only those up to {self._known_epoch}: {older}"
+                )
+            end_offset = segment.base_offset if span is None else max(span.end_offset, end_offset)
+        offsets = OffsetRange(start_offset=segment.base_offset, end_offset=end_offset)
+        uncovered = subtract_ranges(offsets, self._covered)
+        if uncovered:
+            return f"nor any finished one that has offset {uncovered[0][0]}: {older}"
+        return ""
 
     def _present(self, segment: _Listed, remote: RemoteSegment, place: LineagePlace) -> InventoryEntry:
         status = _STATUS[remote.state]
@@ -230,11 +279,10 @@ class _Comparison:
                     _missing_parts(self._layout, segment, missing, "damage" if is_read else "note")
                 )
         else:
-            rule, detail = _ON_ITS_WAY[status]
             state_of_objects = (
                 "no object is missing" if not missing else f"missing objects: {_in_words(missing)}"
             )
-            self._find(segment, rule, f"{detail}; {state_of_objects}", severity="note")
+            status = self._on_its_way(segment, remote, state_of_objects, is_whole=not missing)
         return _entry(segment, status, remote, place)
 
     def _absent(self, remote: RemoteSegment, place: LineagePlace) -> InventoryEntry | None:
@@ -254,9 +302,40 @@ class _Comparison:
                 severity="damage" if place is LineagePlace.READ else "note",
             )
         else:
-            rule, detail = _ON_ITS_WAY[status]
-            self._find(segment, rule, f"{detail}; it has no objects", severity="note")
+            status = self._on_its_way(segment, remote, "it has no objects", is_whole=False)
         return _entry(segment, status, remote, place)
+
+    def _on_its_way(
+        self, segment: _Listed, remote: RemoteSegment, state_of_objects: str, *, is_whole: bool
+    ) -> SegmentStatus:
+        """Report a segment whose copy or deletion was begun; return its status."""
+        status = _STATUS[remote.state]
+        doubt = self._doubt_copy(remote, is_whole=is_whole) if status is SegmentStatus.COPY_STARTED else ""
+        if doubt:
+            detail = f"its copy was begun; {state_of_objects}; whether it was finished is not known: {doubt}"
+            self._find(segment, "not-compared", detail, severity="unchecked")
+            return SegmentStatus.NOT_COMPARED
+        rule, detail = _ON_ITS_WAY[status]
+        self._find(segment, rule, f"{detail}; {state_of_objects}", severity="note")
+        return status
+
+    def _doubt_copy(self, remote: RemoteSegment, *, is_whole: bool) -> str:
+        """Return why a copy that was begun may have been finished; empty if others have its offsets, or if it was not.
+
+        A broker reports a copy at once, and copies a segment again if it could not report it.
+        """
+        offsets = OffsetRange(start_offset=remote.start_offset, end_offset=remote.end_offset)
+        if not subtract_ranges(offsets, self._covered):
+            return ""
+        if self._expected.hides_records:
+            return "records of the metadata topic are missing or damaged"
+        if self._is_outdated:
+            return "the archive has segments after it that the metadata topic does not know"
+        return (
+            "no finished segment has its offsets: the log dirs may be older than the archive"
+            if is_whole
+            else ""
+        )
 
     def _missing(self, segment: _Listed, remote: RemoteSegment) -> frozenset[PartKind]:
         missing = self._layout.required_parts - segment.present

@@ -99,7 +99,7 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
                 if stop is not None:
                     stop.check()
                 if isinstance(walked, Walked):
-                    inventory = expectations.judge(walked.partition, layout)
+                    inventory = expectations.judge(walked.partition, layout, store)
                     _take(report, rows, walked.partition.where, inventory)
                 elif isinstance(walked, OtherLayout):
                     others.note(walked)

@@ -5,8 +5,8 @@ that they are about, and are replayed (`remote_cache`) when that partition is as
 partition and the number of partitions, not with that of segments. All records about a partition are in one metadata
 partition, so their order is kept.
 
-Damage is a `Finding`, never an error: a torn tail, a bad batch, records that are missing or do not parse, records that
-Kafka would drop.
+Damage is a `Finding`, never an error: a torn tail, a bad batch, records that are missing, at the end too, or do not
+parse, records that Kafka would drop.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ import re
 import sqlite3
 import tempfile
 import threading
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 from uuid import UUID
 
 from recovery.archive.remote.log_batches import LoggedBatch, read_batches
+from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.remote.remote_cache import RemoteLogCache
+from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Severity
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (
@@ -49,13 +53,45 @@ _OWNER_ID_BYTES = 16 + 4
 """Topic id and partition, after the topic's name."""
 
 Rule = Literal[
-    "torn-tail", "damaged-batch", "missing-records", "malformed-record", "dropped-record", "unreadable"
+    "torn-tail",
+    "damaged-batch",
+    "missing-records",
+    "missing-end",
+    "malformed-record",
+    "dropped-record",
+    "unreadable",
 ]
 
-Sources = dict[int, tuple[Store, list[StoredObject]]]
-"""Where the partitions of the topic are, and their logs in order."""
-_HIDING = frozenset[Rule]({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
-"""Rules that may hide what became of segments; torn-tail and dropped-record are not damage."""
+
+_DAMAGE = frozenset[Rule](
+    {"damaged-batch", "missing-records", "missing-end", "malformed-record", "unreadable"}
+)
+_HIDING = _DAMAGE | {"torn-tail"}
+"""Rules that may hide what became of segments: also a torn tail, which is no damage."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A partition of the topic in one log dir, as it was listed.
+
+    Attributes:
+        store: the log dir, or the folder itself.
+        logs: its segments, ascending; two sources are equal if these are.
+        objects: all files of the folder.
+    """
+
+    store: Store
+    logs: Sequence[StoredObject]
+    objects: Sequence[StoredObject] = field(compare=False)
+
+    @property
+    def reach(self) -> tuple[str, int]:
+        """A value that grows with the log's end: the name of its last segment, and its size."""
+        return self.logs[-1].name, self.logs[-1].size_bytes
+
+
+Sources = dict[int, list[Source]]
+"""The replicas of the partitions of the topic, those that reach furthest first."""
 
 
 class RemoteMetadata:
@@ -71,7 +107,7 @@ class RemoteMetadata:
         findings: what is wrong with the topic so far, the first `MOST_FINDINGS` of it.
         counts: of all that is wrong, by rule.
         record_count: records that were read.
-        sources: the logs of the partitions of the topic that were found, as they were listed.
+        sources: the replicas of the partitions of the topic that were found, as they were listed.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -93,8 +129,9 @@ class RemoteMetadata:
         self._numbers: dict[RemotePartition, int] = {}
         self._partitions: dict[tuple[UUID, int], list[int]] = {}
         self._reported: set[tuple[UUID, int]] = set()
-        self._hiding: Finding | None = None
-        self._hiding_of: dict[tuple[UUID, int], Finding] = {}
+        self._number_read = 0
+        self._read_from: dict[tuple[UUID, int], set[int]] = {}
+        self._hiding: dict[tuple[int | tuple[UUID, int], Severity], Finding] = {}
         self._rows: list[tuple[int, int, bytes]] = []
         self._is_indexed = False
         self.findings: list[Finding] = []
@@ -116,6 +153,11 @@ class RemoteMetadata:
         self._folder.cleanup()
 
     # -- filling -----------------------------------------------------------------------
+
+    def start_partition(self, number: int) -> None:
+        """Note that what is added and reported from here on is of partition *number* of the topic."""
+        self._number_read = number
+        self._owners.clear()
 
     def add(self, value: bytes, offset: int, place: str = TOPIC) -> None:
         """Take in the value of the next record.
@@ -140,7 +182,15 @@ class RemoteMetadata:
         if len(self._rows) >= _ROWS_AT_A_TIME:
             self._flush()
 
-    def report(self, rule: Rule, place: str, detail: str, offset: int | None = None) -> None:
+    def report(
+        self,
+        rule: Rule,
+        place: str,
+        detail: str,
+        offset: int | None = None,
+        *,
+        about: tuple[UUID, int] | None = None,
+    ) -> None:
         """Note a record or batch that cannot be taken as it is.
 
         Args:
@@ -148,29 +198,22 @@ class RemoteMetadata:
             place: the object, or the metadata partition.
             detail: a description.
             offset: of the record or the batch in the metadata partition, None if it is not known.
+            about: topic id and number of the only partition that it is about, if that is known.
         """
-        finding = self._note(rule, place, detail, offset)
-        if rule in _HIDING:
-            self._hiding = self._hiding or finding
-
-    def _note(self, rule: Rule, place: str, detail: str, offset: int | None) -> Finding:
         at = "" if offset is None else f" (offset {offset})"
         finding = Finding(
             file=place,
             position=None,
             rule="metadata-topic",
             detail=f"{rule}: {detail}{at}",
-            severity="damage" if rule in _HIDING else "note",
+            severity="damage" if rule in _DAMAGE else "note",
         )
         self.counts[rule] += 1
         if len(self.findings) < MOST_FINDINGS:
             self.findings.append(finding)
-        return finding
-
-    @property
-    def hides_records(self) -> bool:
-        """Whether records are missing or damaged so far, so that what became of some segments is not known."""
-        return not _HIDING.isdisjoint(self.counts)
+        if rule in _HIDING:
+            key = self._number_read if about is None else about
+            self._hiding.setdefault((key, finding.severity), finding)
 
     def _number(self, value: bytes) -> int:
         """Return the number of the partition that a record is about; a new number for a new partition."""
@@ -178,7 +221,9 @@ class RemoteMetadata:
         if record.owner is None:
             raise FormatError("a snapshot record, which belongs to no partition")
         number = self._numbers.setdefault(record.owner, len(self._numbers))
-        of_id = self._partitions.setdefault((record.owner.topic_id, record.owner.partition), [])
+        key = record.owner.topic_id, record.owner.partition
+        self._read_from.setdefault(key, set()).add(self._number_read)
+        of_id = self._partitions.setdefault(key, [])
         if number not in of_id:
             of_id.append(number)
         return number
@@ -217,19 +262,33 @@ class RemoteMetadata:
         for offset, value in self._values(self._partitions.get((topic_id, partition), [])):
             wrong = _apply(cache, value)
             if wrong is not None and is_new:
-                finding = self._note(*wrong, offset)
-                if wrong[0] in _HIDING:
-                    self._hiding_of.setdefault((topic_id, partition), finding)
+                self.report(*wrong, offset, about=(topic_id, partition))
         return cache
 
     def hiding(self, topic_id: UUID | None, partition: int) -> Finding | None:
-        """Return why it is not known what became of the segments of a partition; None for a sound topic.
+        """Return which damage hides what became of the segments of a partition; None for a sound topic.
 
-        That is what is wrong with the topic itself, or with a record of the partition, which `cache` finds.
+        That is what is wrong with the partition of the topic that its records are in, or with one of these, which
+        `cache` finds; of a partition without any record, what is wrong with any partition of the topic.
         """
-        if topic_id is None or self._hiding is not None:
-            return self._hiding
-        return self._hiding_of.get((topic_id, partition))
+        return next(self._hiding_of(topic_id, partition, ("damage",)), None)
+
+    def hides_records(self, topic_id: UUID, partition: int) -> bool:
+        """Return the same as `hiding`, also by what is no damage: a torn tail."""
+        return any(self._hiding_of(topic_id, partition, ("damage", "note")))
+
+    def _hiding_of(
+        self, topic_id: UUID | None, partition: int, severities: Sequence[Severity]
+    ) -> Iterator[Finding]:
+        known = None if topic_id is None else self._read_from.get((topic_id, partition))
+        for (place, severity), finding in self._hiding.items():
+            is_about = (
+                place == (topic_id, partition)
+                if isinstance(place, tuple)
+                else known is None or place in known
+            )
+            if is_about and severity in severities:
+                yield finding
 
     def _values(self, owners: Sequence[int]) -> list[tuple[int, bytes]]:
         with self._lock:
@@ -251,7 +310,8 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
 
     Args:
         stores: log dirs, of one broker or of several, or copies of them; or the folder of a metadata partition itself.
-            Of several copies of a metadata partition the one that reaches furthest is read.
+            Of several replicas of a metadata partition the one that reaches furthest is read, and after its end, if it
+            must have reached further, the others.
         folder: for the temporary file.
 
     Raises:
@@ -259,9 +319,22 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
     """
     metadata = RemoteMetadata(folder)
     try:
-        metadata.sources = find_sources(stores)
-        for _, (store, logs) in sorted(metadata.sources.items()):
-            _read_partition(metadata, store, logs)
+        stores = list(stores)
+        copies = [read_log_dir_copy(store, store.list_level("").objects) for store in stores]
+        metadata.sources = find_sources(stores)  # after the checkpoints: live brokers append to their logs
+        for number, replicas in sorted(metadata.sources.items()):
+            metadata.start_partition(number)
+            ends = [
+                end
+                for store, copy in zip(stores, copies, strict=True)
+                for replica in replicas
+                if replica.store is store
+                for end in (
+                    *ends_by_checkpoints(store, copy, TOPIC, number),
+                    *ends_by_files(store, replica.objects),
+                )
+            ]
+            _read_partition(metadata, replicas, max(ends, default=ToldEnd(0, "")))
     except BaseException:
         metadata.close()
         raise
@@ -269,8 +342,8 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
 
 
 def find_sources(stores: Iterable[Store]) -> Sources:
-    """Return the partitions of the metadata topic in *stores*, of several copies of one the longest."""
-    logs_by_partition: Sources = {}
+    """Return the replicas of each partition that have a segment, those that reach furthest first."""
+    sources: Sources = {}
     for store in stores:
         level = store.list_level("")
         own = _FOLDER.fullmatch(f"{store.url.rstrip('/').rpartition('/')[2]}/")
@@ -282,29 +355,42 @@ def find_sources(stores: Iterable[Store]) -> Sources:
             logs = sorted(
                 (stored for stored in objects if _LOG.fullmatch(stored.name)), key=lambda stored: stored.name
             )
-            if logs and (
-                partition not in logs_by_partition or _reach(logs) > _reach(logs_by_partition[partition][1])
-            ):
-                logs_by_partition[partition] = store, logs
-    return logs_by_partition
+            if logs:
+                sources.setdefault(partition, []).append(Source(store=store, logs=logs, objects=objects))
+    return {
+        partition: sorted(replicas, key=lambda replica: replica.reach, reverse=True)
+        for partition, replicas in sources.items()
+    }
 
 
-def _reach(logs: Sequence[StoredObject]) -> tuple[str, int]:
-    """Return a value that grows with the log's end: the name of its last segment, and its size."""
-    return logs[-1].name, logs[-1].size_bytes
+def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:
+    """Read the first of *replicas*, and what the others have after its end if it ends before what was *told*."""
+    end_offset = _read_logs(metadata, replicas[0], 0)
+    for replica in replicas[1:]:
+        if end_offset < told.end_offset:
+            end_offset = _read_logs(metadata, replica, end_offset)
+    if end_offset < told.end_offset:
+        last = replicas[0].logs[-1]
+        detail = (
+            f"the log ends at offset {end_offset}, but {told.witness} says that it had offset {told.end_offset - 1}: "
+            "what became of some segments is unknown"
+        )
+        metadata.report("missing-end", f"{replicas[0].store.url}/{last.key}", detail)
 
 
-def _read_partition(metadata: RemoteMetadata, store: Store, logs: Sequence[StoredObject]) -> None:
-    next_offset = 0
-    for number, stored in enumerate(logs):
-        name = f"{store.url}/{stored.key}"
+def _read_logs(metadata: RemoteMetadata, replica: Source, next_offset: int) -> int:
+    """Read the segments of a replica that may have *next_offset* or later ones; return the offset after the last."""
+    bases = [int(stored.name[:20]) for stored in replica.logs]
+    first = max(bisect_right(bases, next_offset) - 1, 0)
+    for number, stored in enumerate(replica.logs[first:], first):
+        name = f"{replica.store.url}/{stored.key}"
 
-        def report(finding: Finding, is_last: bool = number == len(logs) - 1) -> None:
+        def report(finding: Finding, is_last: bool = number == len(replica.logs) - 1) -> None:
             rule: Rule = "torn-tail" if finding.rule == "torn-batch" and is_last else "damaged-batch"
             metadata.report(rule, finding.file, f"position {finding.position}: {finding.detail}")
 
         try:
-            log = store.open(stored.key)
+            log = replica.store.open(stored.key)
             try:
                 for batch in read_batches(log, report, name=name):
                     next_offset = _take_batch(metadata, batch, next_offset, name)
@@ -312,6 +398,7 @@ def _read_partition(metadata: RemoteMetadata, store: Store, logs: Sequence[Store
                 log.close()
         except OSError as error:
             metadata.report("unreadable", name, str(error))
+    return next_offset
 
 
 def _take_batch(metadata: RemoteMetadata, batch: LoggedBatch, next_offset: int, name: str) -> int:

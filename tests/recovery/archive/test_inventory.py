@@ -1,5 +1,6 @@
 import json
 import random
+import shutil
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,10 +13,14 @@ from hypothesis import strategies as st
 from recovery.archive.inventory.entry import Expectation, LineagePlace, SegmentStatus
 from recovery.archive.inventory.expectations import Expectations, open_expectations
 from recovery.archive.inventory.inventory import take_inventory
+from recovery.archive.inventory.own_span import OwnSpan
+from recovery.archive.inventory.run import inventory as take_archive
 from recovery.archive.layouts.aiven_layout import AivenLayout
 from recovery.archive.layouts.plain_layout import PlainLayout
 from recovery.archive.layouts.tiered_layout import LocalTieredLayout
 from recovery.archive.layouts.walk import walk
+from recovery.archive.options import ArchiveOptions
+from recovery.archive.remote.log_batches import read_batches
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
@@ -24,7 +29,7 @@ from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTabl
 from recovery.errors import UsageError
 from segfmt.aiven_custom_metadata import AivenCustomMetadata, encode_aiven_custom_metadata
 from segfmt.checkpoint import LeaderEpochEntry
-from segfmt.kafka_uuid import format_uuid
+from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import RemoteSegmentState, RemoteSegmentUpdate, encode_remote_log_metadata
 from tests.logs.metadata_topic import write_metadata
 from tests.logs.remote_logs import OWNER, SimulatedLog, orderly_log, wild_records
@@ -256,9 +261,45 @@ def test_segments_on_their_way_are_no_damage(state, status, rule, without):
     segment = log.copy(0, 9, finish=state is not STARTED)
     for one in {STARTED: [], DELETING: [DELETING], DELETED: [DELETING, DELETED]}[state]:
         log.update(segment, one)
-    found = inventory(log, archived([segment], without=without))
-    assert statuses(found) == [status]
-    assert told(found) == [(rule, "note")]
+    twin = log.copy(0, 9)  # as a broker makes it that starts again
+    found = inventory(log, archived([segment, twin], without=without))
+    assert [one.status for one in found.entries if one.segment_id != format_uuid(twin.segment_id)] == [status]
+    assert (rule, "note") in told(found)
+    assert {one.rule for one in found.findings if one.severity != "note"} <= {"missing-object"}
+
+
+def test_a_copy_that_was_begun_may_have_been_finished_since():
+    """The log dirs were read before the broker could report it, or have lost what it reported."""
+    log = a_log()
+    first = log.copy(0, 9)
+    begun = log.copy(10, 19, finish=False)
+    there = [first, begun]
+    newer = SimulatedLog(rng=random.Random(9), end=100).copy(20, 29)
+    incomplete = (PartKind.SNAPSHOT,)
+
+    def of_begun(there, *, without=(), **options):
+        found = inventory(log, archived(there, without=without), **options)
+        (entry,) = [one for one in found.entries if one.segment_id == format_uuid(begun.segment_id)]
+        (finding,) = [
+            one
+            for one in found.findings
+            if "copy was begun" in one.detail and "missing-object" not in one.rule
+        ]
+        return entry.status, finding.rule, finding.severity
+
+    doubtful = SegmentStatus.NOT_COMPARED, "not-compared", "unchecked"
+    unfinished = SegmentStatus.COPY_STARTED, "interrupted-copy", "note"
+    assert of_begun(there) == doubtful  # all of its objects are there
+    assert of_begun([first, replace(begun, size_bytes=999)]) == doubtful  # not each of them is whole
+    assert of_begun(there, without=incomplete) == unfinished
+    assert of_begun([first]) == unfinished
+    for segments in (there, [first]):  # records that are lost may say more of it
+        assert of_begun(segments, without=incomplete, hides_records=True) == doubtful
+    assert (
+        of_begun([*there, newer], without=incomplete) == doubtful
+    )  # the log dirs are older than the archive
+    twin = log.copy(10, 19)
+    assert of_begun([*there, twin, newer], hides_records=True) == unfinished
 
 
 @pytest.mark.parametrize("state", [STARTED, DELETING])
@@ -340,6 +381,79 @@ def test_objects_of_an_unknown_segment_are_orphans():
     found = inventory(log, [known, unknown])
     assert told(found) == [("orphan", "note")]
     assert "missing or damaged" in inventory(log, [unknown], hides_records=True).findings[0].detail
+
+
+@pytest.mark.parametrize(
+    ("span", "rule"),
+    [
+        (OwnSpan(9, 0), "orphan"),
+        (OwnSpan(19, 0), "not-compared"),  # offsets that no finished segment has
+        (OwnSpan(9, 1), "not-compared"),  # a later leader than the topic has heard of
+        (None, "not-compared"),  # not to be read
+    ],
+)
+def test_an_orphan_has_nothing_that_others_do_not_have(span, rule):
+    """Its objects are deleted by hand, and a topic that is older than the archive does not know what brokers read."""
+    log = a_log()
+    known, begun = log.copy(0, 9), log.copy(10, 19, finish=False)
+    unknown = SimulatedLog(rng=random.Random(9), end=100).copy(0, 9)
+    there = archived([known, begun, unknown])
+    expected = Expectation(cache=cache_after(log.records))
+    found = take_inventory(there, TIERED, expected, own_span=lambda _: span)
+    assert [one.rule for one in found.findings if format_uuid(unknown.segment_id) in one.file] == [rule]
+    again = SimulatedLog(rng=random.Random(9), end=100).copy(10, 19)  # in place of the one that was begun
+    found = take_inventory(
+        archived([known, begun, again]), TIERED, expected, own_span=lambda _: OwnSpan(19, 0)
+    )
+    assert [one.rule for one in found.findings if format_uuid(again.segment_id) in one.file] == [
+        "not-compared"
+    ]
+
+
+def test_a_copy_made_again_after_the_log_dirs_were_read_is_no_orphan(stored_archive, tmp_path):
+    """Of a real broker: it began a copy, came to a stop, and copied the segment again under another id."""
+    expected = json.loads((stored_archive.root / "expected.json").read_text())["segments"]
+    of_topic = {one: told for one, told in expected.items() if told["topic"] == "stuck-copy"}
+    (begun,) = (one for one, told in of_topic.items() if told["states"] == ["COPY_SEGMENT_STARTED"])
+    (again,) = (
+        one
+        for one, told in of_topic.items()
+        if told["start_offset"] == of_topic[begun]["start_offset"] and one != begun
+    )
+    for log_dir in stored_archive.log_dirs:
+        shutil.copytree(log_dir, tmp_path / log_dir.name)
+    (log,) = (
+        path
+        for path in tmp_path.rglob("__remote_log_metadata-*/*.log")
+        if read_uuid(again).bytes in path.read_bytes()
+    )
+    data = log.read_bytes()
+    opened = LocalStore(str(log.parent)).open(log.name)
+    end = next(
+        batch.position for batch in read_batches(opened, pytest.fail) if read_uuid(again).bytes in batch.data
+    )
+    opened.close()
+    log.write_bytes(data[:end])
+    for path in [
+        *log.parent.glob("*.index"),
+        *log.parent.glob("*.timeindex"),
+        *log.parent.glob("*.snapshot"),
+    ]:
+        path.unlink()
+    for path in tmp_path.glob("*/*-checkpoint"):
+        path.unlink()
+    (log.parent / "leader-epoch-checkpoint").unlink()
+    report = take_archive(
+        ArchiveOptions(
+            url=str(stored_archive.root / "remote"),
+            metadata=tuple(str(tmp_path / one.name) for one in stored_archive.log_dirs),
+            topics=("stuck-copy",),
+        )
+    )
+    found = {finding.file[21:43]: finding.rule for _, finding in report.findings if finding.file}
+    assert found[begun] == found[again] == "not-compared"
+    assert report.exit_code == 4
+    assert not {"orphan", "interrupted-copy"} & {rule for _, rule in report.rules}
 
 
 def test_a_segment_after_all_that_the_topic_knows_is_newer_and_no_orphan():
@@ -504,7 +618,14 @@ def test_every_segment_gets_one_status_and_every_loss_is_told(seed):
     }
     assert {one.segment_id for one in found.entries if one.status is SegmentStatus.MISSING} == lost
     assert {one.file[21:43] for one in found.findings if one.rule == "missing-segment"} == lost
-    assert sum(one.rule == "orphan" for one in found.findings) == len(orphans)
+    unknown = {format_uuid(one.segment_id) for one in orphans}
+    of_unknown = [one.rule for one in found.findings if one.file[21:43] in unknown]
+    assert sorted(of_unknown) == sorted(
+        "orphan" if one.status is SegmentStatus.ORPHAN else "not-compared"
+        for one in found.entries
+        if one.segment_id in unknown
+    )
+    assert {one.segment_id for one in found.entries if one.status is SegmentStatus.ORPHAN} <= unknown
 
 
 def test_plain_copies_are_no_remote_segments(tmp_path):

@@ -1,6 +1,7 @@
 import json
 import random
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -12,11 +13,14 @@ from recovery.archive.remote.log_batches import read_batches
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.remote_metadata import MOST_FINDINGS, RemoteMetadata, read_remote_metadata
 from recovery.archive.stores.local_store import LocalStore
+from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, encode_offset_checkpoint
 from segfmt.compression import Codec
+from segfmt.filenames import log_name, offset_index_name, snapshot_name, time_index_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.record import Record, RecordHeader, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch
 from segfmt.remote_log_metadata import (
+    TOPIC,
     RemotePartition,
     RemotePartitionDelete,
     RemotePartitionDeleteState,
@@ -255,6 +259,90 @@ def test_records_of_any_shape_are_read(tmp_path):
         (batch,) = read_batches(opened, pytest.fail)
         opened.close()
         assert batch.values(most_bytes=1 << 20) == [(one.offset, one.value) for one in records]
+
+
+def _checkpoint(end):
+    return encode_offset_checkpoint({(TOPIC, 0): end, (TOPIC, 1): 999, ("orders", 0): 999})
+
+
+WITNESSES = {
+    "recovery-point-offset-checkpoint": _checkpoint,
+    "replication-offset-checkpoint": _checkpoint,
+    "log-start-offset-checkpoint": _checkpoint,
+    f"{TOPIC}-0/{snapshot_name(60)}": lambda end: b"",
+    f"{TOPIC}-0/leader-epoch-checkpoint": lambda end: encode_leader_epoch_checkpoint(
+        [LeaderEpochEntry(0, 0), LeaderEpochEntry(4, end)]
+    ),
+    f"{TOPIC}-0/{offset_index_name(48)}": lambda end: struct.pack(">iiiiq", 5, 300, end - 49, 700, 0),
+    f"{TOPIC}-0/{time_index_name(48)}": lambda end: struct.pack(">qiqi", 1, 5, 2, end - 49),
+    f"{TOPIC}-0/{time_index_name(57)}": lambda end: b"",
+}
+"""What beside a log of 60 records shows that it had the last of them; the last one, that there was a segment more."""
+
+
+@pytest.mark.parametrize("name", WITNESSES)
+def test_a_log_that_ends_before_what_lies_beside_it_has_lost_its_end(tmp_path, name):
+    """Cut between two batches, the log is sound by itself."""
+    logs = write_metadata(tmp_path, a_history())
+    (tmp_path / name).write_bytes(WITNESSES[name](60))
+    if name.endswith(time_index_name(57)):  # of the last two batches there was a segment of their own
+        logs[-1].write_bytes(logs[-1].read_bytes()[: -_last_batch_bytes(logs[-1])])
+        logs.append(logs[-1].with_name(log_name(57)))
+        logs[-1].write_bytes(
+            metadata_batch([encode_remote_log_metadata(one) for one in a_history()[57:]], 57)
+        )
+    with read(tmp_path) as metadata:
+        assert rules(metadata) == []
+    if name.endswith(time_index_name(57)):
+        logs.pop().unlink()
+    else:
+        logs[-1].write_bytes(logs[-1].read_bytes()[: -_last_batch_bytes(logs[-1])])
+    with read(tmp_path) as metadata:
+        assert rules(metadata) == ["missing-end"]
+        (finding,) = metadata.findings
+        assert (finding.file, finding.severity) == (str(logs[-1]), "damage")
+        assert "ends at offset 57" in finding.detail
+        assert str(tmp_path / name) in finding.detail
+        assert metadata.hides_records(OWNER.topic_id, OWNER.partition)
+
+
+def _last_batch_bytes(log):
+    opened = LocalStore(str(log.parent)).open(log.name)
+    *_, last = read_batches(opened, pytest.fail)
+    opened.close()
+    return len(last.data)
+
+
+def test_what_another_replica_has_after_a_lost_end_is_read(tmp_path):
+    """The one whose segments began later reaches furthest by its names, and less far by its offsets."""
+    history = a_history()
+    (whole,) = write_metadata(tmp_path / "a", history, segment_batches=100)
+    logs = write_metadata(tmp_path / "b", history)
+    (tmp_path / "b" / "replication-offset-checkpoint").write_bytes(_checkpoint(60))
+    logs[-1].write_bytes(logs[-1].read_bytes()[: -_last_batch_bytes(logs[-1])])
+    for folders in (("a", "b"), ("b", "a")):
+        with read(*(tmp_path / name for name in folders)) as metadata:
+            assert rules(metadata) == []
+            assert metadata.record_count == 60
+    whole.write_bytes(whole.read_bytes()[: -_last_batch_bytes(whole)])
+    with read(tmp_path / "a", tmp_path / "b") as metadata:
+        assert rules(metadata) == ["missing-end"]
+
+
+def test_an_index_that_does_not_ascend_says_nothing_of_the_end(tmp_path):
+    write_metadata(tmp_path, a_history())
+    (tmp_path / f"{TOPIC}-0" / offset_index_name(48)).write_bytes(struct.pack(">iiii", 900, 800, 700, 900))
+    with read(tmp_path) as metadata:
+        assert rules(metadata) == []
+
+
+def test_only_the_partitions_of_a_damaged_log_have_hidden_records(tmp_path):
+    owners = [replace(OWNER, topic_id=UUID(int=n)) for n in range(2)]
+    for n, owner in enumerate(owners):
+        logs = write_metadata(tmp_path, as_of(a_history(), owner), partition=n)
+    logs[0].unlink()
+    with read(tmp_path) as metadata:
+        assert [metadata.hides_records(owner.topic_id, owner.partition) for owner in owners] == [False, True]
 
 
 def test_a_missing_segment_is_told(tmp_path):

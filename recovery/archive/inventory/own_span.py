@@ -1,0 +1,65 @@
+"""Where a segment ends, and in which leader epoch, by what is archived of it: for segments that no metadata knows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from recovery.archive.layouts.layout import ArchivedFiles, Layout
+from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.archive.stores.store import Store
+from segfmt.errors import FormatError
+from segfmt.filenames import log_name, offset_index_name
+from segfmt.offset_index import view_offset_index
+
+
+class OwnSpan(NamedTuple):
+    """What a segment says of itself.
+
+    Attributes:
+        end_offset: of its last record.
+        last_epoch: leader epoch of that record.
+    """
+
+    end_offset: int
+    last_epoch: int
+
+
+def read_own_span(store: Store, layout: Layout, segment: ArchivedSegment) -> OwnSpan | None:
+    """Return the end of a segment by its manifest or its last batches, to which the offset index leads.
+
+    None if it cannot be read.
+    """
+    try:
+        files = layout.files(store, segment)
+        described = files.described()
+        if described is not None:
+            return OwnSpan(described.end_offset, described.leader_epochs[-1].epoch)
+        return _by_log(files, segment)
+    except (FormatError, OSError):
+        return None
+
+
+def _by_log(files: ArchivedFiles, segment: ArchivedSegment) -> OwnSpan | None:
+    log = files.open(log_name(segment.base_offset))
+    try:
+        for position in (_last_position(files, segment), 0):
+            span = None
+            for window in LogWindows(log, base_offset=segment.base_offset, position=position):
+                if isinstance(window, BatchWindow) and window.is_valid.any():
+                    row = window.rows[window.is_valid][-1]
+                    span = OwnSpan(int(row["last_offset"]), int(row["leader_epoch"]))
+            if span is not None:
+                return span
+    finally:
+        log.close()
+    return None
+
+
+def _last_position(files: ArchivedFiles, segment: ArchivedSegment) -> int:
+    """Return where the last entry of the offset index points, 0 if that is not in the log."""
+    if PartKind.OFFSET_INDEX not in segment.parts:
+        return 0
+    data, _ = files.read_index(offset_index_name(segment.base_offset), lambda _: None)
+    position = max(view_offset_index(data)["position"].tolist(), default=0)
+    return position if 0 <= position < files.log_bytes() else 0
