@@ -463,6 +463,20 @@ def two_histories(archive: WrittenArchive) -> Expected | None:
     return Expected(noted("overlap", "duplicate"), noted("overlap", "duplicate", "outside-lineage"))
 
 
+def removed_behind_another_history(archive: WrittenArchive) -> Expected | None:
+    """A segment of the new leader, whose offsets are in a longer one of the old leader, too."""
+    if not archive.is_tiered:
+        return None
+    forked = forked_copies(lost_batches=30)
+    shutil.rmtree(archive.root)
+    copies = [*forked.shared, forked.lost, forked.first, *forked.after]
+    again = write_archive(archive.root, archive.layout, copies)
+    archive.copies, archive.metadata = again.copies, again.metadata
+    _remove(archive, forked.first)
+    # Logs alone do not say in which leader epoch the offset before them was written.
+    return Expected(damaged("offset-gap"), damaged("missing-segment"), noted("overlap"))
+
+
 def another_layout_beside(archive: WrittenArchive) -> Expected:
     """Both are gone through; in the other one a segment is missing."""
     layout = "plain" if archive.is_tiered else "local-tiered"
@@ -489,8 +503,8 @@ STRUCTURES: dict[str, Structure] = {
         foreign_object, upload_in_flight, upload_all_but_reported, upload_reported_later_and_damaged,
         upload_begun_without_objects, delete_begun, delete_reported_and_not_done, deleted, orphan, incomplete_orphan,
         led_anew_since, newer_than_the_topic, unknown_partition, all_but_the_topic_gone, empty_partition,
-        another_incarnation, another_incarnation_unknown, renamed_partition, two_histories, another_layout_beside,
-        another_layout_beneath,
+        another_incarnation, another_incarnation_unknown, renamed_partition, two_histories,
+        removed_behind_another_history, another_layout_beside, another_layout_beneath,
     )
 }  # fmt: skip
 """All structures by name."""

@@ -209,7 +209,7 @@ class ForkedCopies:
     after: list[SegmentCopy]
 
 
-def forked_copies() -> ForkedCopies:
+def forked_copies(*, lost_batches: int = 8) -> ForkedCopies:
     """Segments of two leaders that have archived the same offsets, with other producers; the second one goes on."""
     rng = random.Random(3)
     owner = RemotePartition(topic="fork", topic_id=_uuid(random.Random("fork")), partition=0)
@@ -217,7 +217,7 @@ def forked_copies() -> ForkedCopies:
     shared = [old.roll(owner, 8, number) for number in (0, 1)]
     new = deepcopy(old)
     old.idempotent, new.idempotent = 13, 12
-    lost = old.roll(owner, 8, 3)
+    lost = old.roll(owner, lost_batches, 3)
     new.lead(1)
     first = new.roll(owner, 8, 3)
     first = replace(first, remote=replace(first.remote, segment_id=_uuid(random.Random(1)), broker_id=2))

@@ -179,7 +179,7 @@ class TieredChain(Chain):
             self._files.base_offsets.append(base)
         self._last_epoch = _last_epoch(scanned)
         self._own(scanned)
-        epochs = _epochs(scanned)
+        epochs = epochs_of(scanned)
         is_right = self._seams.take(scanned, epochs)
         self._settle_epochs(epochs if is_right else None)
         self._entries_before, self._entries = self._entries, epochs
@@ -270,7 +270,7 @@ def _damaged_parts(scanned: ScannedSegment) -> set[PartKind | None]:
     return {part_kind(finding.file) for finding in findings if finding.severity == "damage"}
 
 
-def _epochs(scanned: ScannedSegment) -> tuple[LeaderEpochEntry, ...] | None:
+def epochs_of(scanned: ScannedSegment) -> tuple[LeaderEpochEntry, ...] | None:
     """Return the leader epochs that a segment came with, None if they are missing or wrong."""
     data = scanned.small.get(PartKind.LEADER_EPOCHS)
     is_wrong = PartKind.LEADER_EPOCHS in _damaged_parts(scanned)
@@ -280,7 +280,7 @@ def _epochs(scanned: ScannedSegment) -> tuple[LeaderEpochEntry, ...] | None:
 def _epoch_before(scanned: ScannedSegment) -> int | None:
     """Return the leader epoch of the offset before a segment, None if the segment does not tell."""
     base = scanned.segment.base_offset
-    before = [entry.epoch for entry in _epochs(scanned) or () if entry.start_offset < base]
+    before = [entry.epoch for entry in epochs_of(scanned) or () if entry.start_offset < base]
     return before[-1] if before else None
 
 

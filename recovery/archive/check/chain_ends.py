@@ -1,7 +1,7 @@
 """Where the chains of consecutive segments in tiered storage end, and which chain a segment continues.
 
 After a change of leader several segments may cover the same offsets; each such history is a chain of its own. Offsets
-that no chain reaches are a gap.
+that no chain reaches are a gap, and so are those that the logs of a segment's own history do not reach.
 """
 
 from __future__ import annotations
@@ -47,12 +47,19 @@ class ChainEnds:
             return numbers[0]
         return chain_number
 
-    def begin(self, base_offset: int) -> Finding | None:
-        """Begin a chain that continues no other; return the finding about its first segment's log."""
+    def begin(self, base_offset: int, history_end: int | None = None) -> Finding | None:
+        """Begin a chain that continues no other; return the finding about its first segment's log.
+
+        Args:
+            base_offset: of the segment.
+            history_end: where the logs of its own history end, None if none is there or that is not known.
+        """
         ends = [end for end in self.offsets if end is not None]
         self.offsets.append(base_offset)
         if ends and max(ends) < base_offset and self._is_end_known:
             return self._gap(max(ends), base_offset)
+        if history_end is not None and history_end < base_offset:
+            return self._gap(history_end, base_offset, ": only logs of another leader have them")
         if ends and max(ends) > base_offset:
             detail = (
                 f"it begins at {base_offset}, and offsets up to {max(ends) - 1} are in other segments, too"
@@ -67,12 +74,12 @@ class ChainEnds:
         self.offsets[number] = end_offset
         self._is_end_known = end_offset is not None
 
-    def _gap(self, start: int, base: int) -> Finding:
+    def _gap(self, start: int, base: int, but: str = "") -> Finding:
         """Return the finding about offsets that are missing before the segment at *base*."""
         missing = subtract_ranges(OffsetRange(start_offset=start, end_offset=base - 1), self._gone)
-        detail = f"offsets {start} to {base - 1} are missing before this segment"
+        detail = f"offsets {start} to {base - 1} are missing before this segment{but}"
         if not missing:
-            detail += ": they are deleted, or below the log start"
+            detail += f"{';' if but else ':'} they are deleted, or below the log start"
         severity: Severity = "damage" if missing else "note"
         return Finding(
             file=log_name(base), position=None, rule="offset-gap", detail=detail, severity=severity

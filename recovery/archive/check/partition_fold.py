@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from recovery.archive.check.chain import NAMED_BY_BASE, FolderChain, TieredChain
+from recovery.archive.check.chain import NAMED_BY_BASE, FolderChain, TieredChain, epochs_of
 from recovery.archive.check.chain_ends import ChainEnds
+from recovery.archive.check.epoch_cover import EpochCover
 from recovery.archive.check.rebuild import Rebuilding
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.check.trust import RebuildDecisions, SeamWitness
@@ -47,6 +48,7 @@ class PartitionFold:
         self._scanned: list[ScannedSegment] = []
         self._chains: list[TieredChain] = []
         self._ends = ChainEnds(head.gone)
+        self._cover = EpochCover()
         self._folder = None if folder is None else FolderChain(head.facts, folder, rebuilding)
         self._findings = list(head.findings)
 
@@ -58,6 +60,7 @@ class PartitionFold:
             chain_number = self._chain_of(scanned)
             self._chains[chain_number].take(scanned)
             self._ends.reach(chain_number, scanned.end_offset)
+            self._cover.take(scanned)
         scanned.small = {}
         if scanned.result is not None:
             scanned.result.pieces = []
@@ -106,7 +109,7 @@ class PartitionFold:
         )
         if chain_number is not None:
             return chain_number
-        finding = self._ends.begin(base)
+        finding = self._ends.begin(base, self._cover.end_of(epochs_of(scanned) or (), base))
         if finding is not None:
             scanned.findings.append(finding)
         snapshots = (chain.snapshot_at(base) for chain in self._chains)
