@@ -178,7 +178,6 @@ class _RunReader:
             told_epochs=None if told is None else told.leader_epochs,
             read_epochs=lambda: self._files.leader_epochs(segment, files),
             is_compacted=self._files.is_compacted,
-            epoch=self._epoch if told is None else None,  # what was told is compared in each segment
         )
         log = files.open(log_name(segment.base_offset))
         has_grown = self._layout.has_plain_logs and log.end_position != segment.log_bytes

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from native.batch_headers import HeaderRows
 from recovery.archive.records.batch_heads import CHECKSUM_FAULT, Fault
 from recovery.archive.records.damage import MissingOffsets
+from recovery.check.finding import Rule
 from recovery.check.rules.batches import (
     EpochRun,
     HeaderFault,
@@ -27,6 +28,7 @@ from recovery.check.rules.batches import (
     range_faults,
 )
 from recovery.check.rules.epochs import find_contradictions
+from segfmt import byte_layout
 from segfmt.checkpoint import LeaderEpochEntry
 
 Codes = npt.NDArray[np.int32]
@@ -45,11 +47,11 @@ class BatchFaults:
         next_base_offset: that of the next one in the same folder; None in tiered storage.
         told_end_offset: its last offset, by the metadata topic or the manifest; None if that is not known.
         told_epochs: leader epochs of the segment by the same; None if they are not known.
-        read_epochs: returns the lines of its leader-epoch checkpoint, None without one; called only where the batches
-            do not all have the epoch of those before, and it was not told.
+        read_epochs: returns the lines of its leader-epoch checkpoint, None without one; called in each window, if its
+            epochs were not told.
         expected_end_offset: where the next segment begins, or what was told of this one's end; None if not known.
         is_compacted: returns whether the log was ever compacted, so that gaps are no damage; called only at gaps.
-        epoch: leader epoch of the last batch whose epoch was compared, or needed not; None before the first.
+        epoch: leader epoch of the last batch; None before the first, and if it is not to be trusted.
         end_offset: after the last batch in order; base_offset before the first.
         is_after_damage: whether bytes, or a batch, were passed over since then.
         missing: offsets that no batch of the last window has; damage only in a log that was never compacted.
@@ -63,7 +65,7 @@ class BatchFaults:
     read_epochs: Callable[[], Sequence[LeaderEpochEntry] | None] = lambda: None
     expected_end_offset: int | None = None
     is_compacted: Callable[[], bool] = lambda: False
-    epoch: int | None = None
+    epoch: int | None = field(default=None, init=False)
     end_offset: int = field(init=False)
     is_after_damage: bool = False
     missing: list[MissingOffsets] = field(default_factory=list)
@@ -241,33 +243,59 @@ class BatchFaults:
     # -- leader epochs ---------------------------------------------------------------------------------------
 
     def _judge_epochs(self, rows: HeaderRows, codes: Codes) -> None:
-        """Mark the batches whose leader epochs contradict the checkpoint."""
+        """Mark the batches whose leader epochs contradict what was told of them, or the checkpoint."""
         runs = list(epoch_runs(rows))
-        if not runs or (len(runs) == 1 and runs[0].epoch == self.epoch):
+        if not runs:
             return
-        is_told = self.told_epochs is not None
-        entries = self.told_epochs if is_told else self.read_epochs()
         if self._runs and self._runs[-1].epoch == runs[0].epoch:
             runs[0] = self._runs.pop().joined(runs[0])
         self._runs += runs
         self.epoch = runs[-1].epoch
+        entries = self.read_epochs() if self.told_epochs is None else self.told_epochs
         if entries is None:
             return
-        placed = [(self.log, run) for run in self._runs]
-        for run, finding in find_contradictions(placed, entries):
+        starts = np.array([entry.start_offset for entry in entries], np.int64)
+        epochs = np.array([-1, *(entry.epoch for entry in entries)], np.int64)
+        is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
+        line = np.searchsorted(starts, rows["base_offset"], side="right")
+        differs = is_v2 & (epochs[line] != rows["leader_epoch"])
+        if differs.any():
+            self._mark_contradictions(rows, codes, entries, differs)
+        last_line = np.searchsorted(starts, rows["last_offset"], side="right")
+        is_within = is_v2 & (rows["leader_epoch"] >= 0) & (line > 0) & (last_line > line)
+        rule: Rule = "epoch-content" if self.told_epochs is None else "metadata"
+        self._mark(rows, codes, HeaderFault(rule, is_within, functools.partial(self._within_text, entries)))
+
+    def _mark_contradictions(
+        self,
+        rows: HeaderRows,
+        codes: Codes,
+        entries: Sequence[LeaderEpochEntry],
+        differs: npt.NDArray[np.bool_],
+    ) -> None:
+        """Mark the batches that differ from the lines, and are in a run of batches that contradicts them."""
+        for run, finding in find_contradictions([(self.log, run) for run in self._runs], entries):
             is_own = (
-                (rows["leader_epoch"] == run.epoch)
+                differs
+                & (rows["leader_epoch"] == run.epoch)
                 & (rows["base_offset"] >= run.first_offset)
                 & (rows["base_offset"] <= run.last_offset)
             )
             rule, detail = finding.rule, finding.detail
-            if is_told:
-                rule, detail = (
-                    "metadata",
-                    f"offset {run.first_offset} is of leader epoch {run.epoch}, {_TOLD}",
-                )
+            if self.told_epochs is not None:
+                rule, detail = "metadata", _told_text(run.first_offset, run.epoch)
             self._mark(rows, codes, HeaderFault(rule, is_own, functools.partial(_text, detail)))
             self.epoch = None
+
+    def _within_text(self, entries: Sequence[LeaderEpochEntry], row: np.void) -> str:
+        epoch, start = next(entry for entry in entries if entry.start_offset > row["base_offset"])
+        if self.told_epochs is not None:
+            return _told_text(start, int(row["leader_epoch"]))
+        return f"epoch {epoch} starts at {start} in the checkpoint, within this batch of epoch {row['leader_epoch']}"
+
+
+def _told_text(offset: int, epoch: int) -> str:
+    return f"offset {offset} is of leader epoch {epoch}, {_TOLD}"
 
 
 def _ends_at(row: np.void) -> str:

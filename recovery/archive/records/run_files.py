@@ -42,6 +42,7 @@ class RunFiles:
         self._layout = layout
         self._run = run
         self._has_compacted: bool | None = True if run.is_compacted else None
+        self._epochs: tuple[str, tuple[LeaderEpochEntry, ...] | None] = ("", None)
 
     def url_of(self, key: str) -> str:
         """Return the URL of an object."""
@@ -99,10 +100,18 @@ class RunFiles:
     def leader_epochs(
         self, segment: ArchivedSegment, files: ArchivedFiles
     ) -> tuple[LeaderEpochEntry, ...] | None:
-        """Return the lines of the checkpoint that goes with a segment; None if it is missing or malformed."""
+        """Return the lines of the checkpoint that goes with a segment; None if it is missing or malformed.
+
+        The last one is kept: in a broker's folder it is that of all segments.
+        """
+        key = self._run.where.prefix + self._layout.name_of(segment, PartKind.LEADER_EPOCHS)
+        if self._epochs[0] != key:
+            self._epochs = key, self._leader_epochs(key, files)
+        return self._epochs[1]
+
+    def _leader_epochs(self, key: str, files: ArchivedFiles) -> tuple[LeaderEpochEntry, ...] | None:
         try:
             if self._layout.has_plain_logs:
-                key = self._run.where.prefix + self._layout.name_of(segment, PartKind.LEADER_EPOCHS)
                 data = self._store.read(key, most_bytes=MOST_SMALL_FILE_BYTES)
             else:
                 data = files.read_part(PartKind.LEADER_EPOCHS)

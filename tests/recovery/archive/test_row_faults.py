@@ -7,21 +7,31 @@ import shutil
 import struct
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from native.batch_headers import HEADER_ROW_DTYPE
+from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.read_request import Selection
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt import byte_layout
+from segfmt.checkpoint import (
+    LeaderEpochEntry,
+    encode_leader_epoch_checkpoint,
+    read_leader_epoch_checkpoint,
+)
 from tests.brokers.tiered_broker import TieredArchive
 from tests.damage.archive_campaign import ArchiveBench
 from tests.damage.rows import RowBench, filter_failures
-from tests.logs.archives import batch_positions
+from tests.logs.archives import EPOCHS, batch_positions, made_copies, metadata_records, write_archive
+from tests.logs.metadata_topic import write_metadata
 from tests.logs.samples import SAMPLE_NAMES, unpack
 from tests.runs.readings import read
 
@@ -110,6 +120,61 @@ def test_damage_that_no_checksum_shows(name: str, partition: Path) -> None:
     assert {row["fault"].partition(":")[0] for row in rows if row["fault"]} == {one.rule for one in left_out}
     batches = read(partition.parent, options=ReadOptions(include=Include.BATCHES))
     assert {row["fault"].partition(":")[0] for row in batches if row["fault"]} & {rule, "offset-gap"}
+
+
+class TestLeaderEpochs:
+    """Compared in each segment that is read, so that it does not matter which task reads it."""
+
+    TASKS = Selection(), Selection(task_segments=1)
+
+    @pytest.mark.parametrize("said", ["metadata", "checkpoint"])
+    def test_an_epoch_begins_within_a_batch(self, said: str, tmp_path: Path) -> None:
+        copies = made_copies(segments=5)
+        archive = write_archive(tmp_path / "archive", "local-tiered", copies)
+        remote = copies[2].remote
+        later = LeaderEpochEntry(remote.leader_epochs[-1].epoch + 1, remote.end_offset)
+        (log_dir := tmp_path / "log-dir").mkdir()
+        rule = "metadata"
+        metadata: tuple[Path, ...] = (log_dir,)
+        if said == "metadata":
+            archive.metadata[2] = replace(remote, leader_epochs=(*remote.leader_epochs, later))
+        else:
+            rule, metadata = "epoch-content", ()
+            lines = read_leader_epoch_checkpoint(copies[2].files[EPOCHS])
+            archive.rewrite(copies[2], EPOCHS, encode_leader_epoch_checkpoint([*lines, later]))
+        write_metadata(log_dir, metadata_records(archive.metadata), segment_batches=1000)
+        for tasks in self.TASKS:
+            with pytest.raises(DamagedSegmentError, match=rf": {rule}: .*{remote.end_offset}.*Remedy: "):
+                read(archive.root, *NAMES, selection=tasks, metadata=metadata)
+            include = ReadOptions(corrupt=Corrupt.INCLUDE)
+            rows = read(archive.root, *NAMES, options=include, selection=tasks, metadata=metadata)
+            faulty = [row["offset"] for row in rows if row["fault"]]
+            assert faulty[-1] == remote.end_offset
+            assert len(faulty) == faulty[-1] - faulty[0] + 1 <= 8  # one batch
+
+    def test_a_checkpoint_without_its_last_line(self, tmp_path: Path) -> None:
+        """In a segment within one epoch, which has no other than the one before it."""
+        copies = made_copies(segments=5)
+        archive = write_archive(tmp_path / "archive", "local-tiered", copies)
+        lines = read_leader_epoch_checkpoint(copies[3].files[EPOCHS])
+        assert lines[-1].start_offset < copies[3].remote.start_offset
+        archive.rewrite(copies[3], EPOCHS, encode_leader_epoch_checkpoint(lines[:-1]))
+        include, found = ReadOptions(corrupt=Corrupt.INCLUDE), []
+        for tasks in self.TASKS:
+            with pytest.raises(DamagedSegmentError, match=r": epoch-content: .*Remedy: "):
+                read(archive.root, *NAMES, selection=tasks)
+            found.append(read(archive.root, *NAMES, options=include, selection=tasks))
+        assert found[0] == found[1]
+
+    def test_in_each_window_of_a_segment(self) -> None:
+        """Batches that go on in an epoch after the offset at which another one begins."""
+        rows = np.zeros(4, HEADER_ROW_DTYPE)
+        rows["base_offset"] = rows["last_offset"] = np.arange(4)
+        rows["magic"], rows["record_count"] = 2, 1
+        epochs = [LeaderEpochEntry(0, 0), LeaderEpochEntry(1, 3)]
+        faults = BatchFaults(log="00.log", base_offset=0, told_epochs=epochs)
+        is_valid = np.ones(2, np.bool_)
+        assert [faults.judge(part, is_valid)[0].tolist() for part in (rows[:2], rows[2:])] == [[0, 0], [0, 2]]
 
 
 def test_missing_offsets_alone_can_be_passed_over(partition: Path) -> None:
