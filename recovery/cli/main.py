@@ -62,7 +62,7 @@ def _run(argv: Sequence[str] | None) -> int:
         _complain("kafka-log-recovery: interrupted before anything was done")
         return 130
     except OSError as error:
-        _complain(f"kafka-log-recovery: {error}")
+        _complain(f"kafka-log-recovery: {_io_text(error)}")
         return 1
     except Exception as error:
         from native.errors import NativeError  # not earlier: --help needs no kernels
@@ -79,6 +79,19 @@ def _run(argv: Sequence[str] | None) -> int:
             f"Remedy: start again with {TRACEBACK_VARIABLE}=1 and report what it prints"
         )
         return 1
+
+
+def _io_text(error: OSError) -> str:
+    """Return an error of the operating system, or of a store, with the file first and without its number."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    remedies = {
+        FileNotFoundError: "check the path",
+        PermissionError: "run this as a user who may read and write it",
+    }
+    remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), None)
+    is_told = remedy is None or "Remedy:" in error.strerror
+    return f"{error.filename}: {error.strerror}" + ("" if is_told else f". Remedy: {remedy}")
 
 
 def _complain(text: str) -> None:

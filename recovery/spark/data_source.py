@@ -23,14 +23,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import cramjam
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    Filter,
-    InputPartition,
-)
+from recovery.extras import SPARK, needed_for
+
+with needed_for("recovery.spark.data_source", extras=SPARK):
+    import cramjam
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        Filter,
+        InputPartition,
+    )
 
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView

@@ -56,7 +56,7 @@ WITHOUT = {
     },
     SPARK: {
         "archive inventory s3://bucket/logs": "s3://bucket/logs needs the package obstore",
-        "archive verify @ --aiven-key a=b --progress none": "--aiven-key a=b needs the package cryptography",
+        "archive verify @ --aiven-key a=b --progress none": "the RSA key a=b needs the package cryptography",
     },
     BOTH: {},
 }
@@ -126,6 +126,10 @@ def imported(installed: Environment, extras: str) -> Iterator[str]:
     done = installed.script(OF_EXTRA[extras])
     if done.returncode:
         yield f"{OF_EXTRA[extras]}\n{done.stderr}"
+    if extras in (PLAIN, ARCHIVE):
+        done = installed.script("from recovery.spark import data_source")
+        if "recovery.spark.data_source needs the package" not in done.stderr or "Remedy: " not in done.stderr:
+            yield f"the data source without Spark: {done.stderr}"
 
 
 def helped(installed: Environment) -> Iterator[str]:

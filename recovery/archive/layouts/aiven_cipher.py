@@ -201,7 +201,7 @@ def _oaep_cipher(key: RsaPrivateKey) -> PKCS1OAEP_Cipher:
 
 
 def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
-    load(f"--aiven-key {key_id}={path}", "cryptography", "Crypto", extras=ARCHIVE)
+    load(f"the RSA key {key_id}={path}", "cryptography", "Crypto", extras=ARCHIVE)
     from Crypto.PublicKey import RSA
 
     try:

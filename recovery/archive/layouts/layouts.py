@@ -125,7 +125,7 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
         pending = deeper
     raise UsageError(
         f"{store.url}: no folder of a partition was found in {prefix_count} prefixes, in any layout "
-        f"({', '.join(LAYOUTS)}); name the layout by --layout, or the folder that holds the partitions"
+        f"({', '.join(LAYOUTS)}). Remedy: name the layout (the option layout), or the folder that holds the partitions"
     )
 
 
@@ -136,8 +136,8 @@ def refuse_nothing(store: Store, layout: Layout) -> None:
         UsageError: in any case.
     """
     raise UsageError(
-        f"{store.url}: no folder of a partition was found in the layout {layout.name}; --layout auto looks for "
-        "others. Otherwise name the folder that holds the partitions"
+        f"{store.url}: no folder of a partition was found in the layout {layout.name}. Remedy: let the layout be "
+        "auto, which looks for others, or name the folder that holds the partitions"
     )
 
 

@@ -50,6 +50,13 @@ _PROFILE_KEYS = {
 }
 _INVALID_KEY = "invalid path"
 """In the error of a listing with a key that the library cannot address: it then returns nothing of it."""
+_METADATA_SERVICE = "169.254.169.254"
+"""In the error of a library that found no credentials, and asked the machine for some last."""
+_NO_CREDENTIALS = (
+    "no credentials were found in the environment, and this machine has none to give. Remedy: set those of the store "
+    "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and "
+    "AZURE_STORAGE_ACCOUNT_KEY), or AWS_SKIP_SIGNATURE=true for a public bucket"
+)
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _ERRORS_OF_LISTINGS = {
     "401": (PermissionError, errno.EACCES),
@@ -293,6 +300,8 @@ def _errors(url: str, key: str) -> Iterator[None]:
             errno.EINVAL, f"no key for the library that reads buckets: {_short(error)}", path
         ) from error
     except exceptions.BaseError as error:
+        if _METADATA_SERVICE in str(error):
+            raise PermissionError(errno.EACCES, _NO_CREDENTIALS, path) from error
         if _INVALID_KEY in str(error):
             detail = f"{_short(error)}. Name the archive's other objects with --files-from"
             raise OSError(errno.EINVAL, detail, path) from error

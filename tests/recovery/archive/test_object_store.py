@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obstore import exceptions
 
 from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.stores import object_store
@@ -201,3 +202,14 @@ class TestFaults:
 
         monkeypatch.setattr(object_store.ObjectStore, "list_level", list_and_replace)
         assert bad_objects(gone_through(served.url("backups/kafka")))[other] == ["changing"]
+
+
+def test_a_machine_without_credentials_is_told_what_to_set() -> None:
+    asked = exceptions.GenericError(
+        "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1.4ms\n dump"
+    )
+    with (
+        pytest.raises(PermissionError, match=r"no credentials were found.*Remedy: set .*AWS_ACCESS_KEY_ID"),
+        object_store._errors("s3://bucket", "key"),
+    ):
+        raise asked

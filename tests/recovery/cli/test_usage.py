@@ -41,6 +41,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["recover", "-c", "/nowhere/server.properties"], ["/nowhere/server.properties", "No such file"]),
         (["recover", "-c", "/"], ["--config /", "directory"]),
         (["recover", "--log-dirs", "/nowhere/data"], ["/nowhere/data", "no such log dir"]),
+        (["archive", "inventory", "/nowhere/a"], ["/nowhere/a: No such file", "Remedy: check the path"]),
     ],
     ids=" ".join,
 )
