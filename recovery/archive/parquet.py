@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -38,17 +38,51 @@ def to_parquet(
     return sink.getvalue()
 
 
-def joined(files: Iterable[bytes]) -> bytes:
-    """Return the rows of several Parquet files, at least one, of the same columns as one file."""
+def joined(files: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the rows of several Parquet files, at least one, of the same columns as one file, piece by piece.
+
+    No more than one of *files* and one row group of it are in memory.
+    """
     import pyarrow.parquet as pq
 
-    sink, writer = BytesIO(), None
+    pieces, writer = _Pieces(), None
     for data in files:
         file = pq.ParquetFile(BytesIO(data))
         if writer is None:
-            writer = pq.ParquetWriter(sink, file.schema_arrow, compression=_COMPRESSION)
+            writer = pq.ParquetWriter(pieces, file.schema_arrow, compression=_COMPRESSION)
         for number in range(file.num_row_groups):
             writer.write_table(file.read_row_group(number))
+            yield pieces.take()
     assert writer is not None
     writer.close()
-    return sink.getvalue()
+    yield pieces.take()
+
+
+class _Pieces:
+    """A file that is written once, of which only what was not yet taken is in memory."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._waiting: list[bytes] = []
+        self._size_bytes = 0
+
+    def write(self, data: bytes) -> int:
+        self._waiting.append(bytes(data))
+        self._size_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def flush(self) -> None:
+        """Do nothing: what was written waits to be taken."""
+
+    def close(self) -> None:
+        """Do nothing: what was written waits to be taken."""
+
+    def take(self) -> bytes:
+        """Return what was written since the last call."""
+        taken = b"".join(self._waiting)
+        self._waiting.clear()
+        return taken

@@ -114,7 +114,7 @@ class _SegmentCheck:
             result.sequences = self._batches.sequences.result()
         result.has_compacted = self._batches.has_compacted
         result.first_offset, result.last_offset = self._batches.first_offset, self._batches.last_offset
-        result.batch_count = self._batches.batch_count
+        result.batch_count, result.legacy_count = self._batches.batch_count, self._batches.legacy_count
         result.max_timestamp_ms = self._batches.max_timestamp_ms
         return result
 

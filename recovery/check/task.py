@@ -83,6 +83,7 @@ class SegmentResult:
     Attributes:
         checked_bytes: by file name.
         sequences: those of producers, if they are followed.
+        legacy_count: batches of magic 0 and 1, which are in no epoch run.
         agreements: how far the indexes agree with the log, by file name.
         is_whole: whether the log was read to its end.
     """
@@ -99,6 +100,7 @@ class SegmentResult:
     first_offset: int | None = None
     last_offset: int | None = None
     batch_count: int = 0
+    legacy_count: int = 0
     max_timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
     is_whole: bool = True
 

@@ -5,6 +5,7 @@ Each column is in docs/kept-scans.md.
     scans/<checksum>.segments.parquet   a row for each segment, as it was read
     scans/<checksum>.logs.parquet       only logs were checked: a row for up to 512 neighbouring sound ones
     heads/<run>/<checksum>.parquet      what is known of each partition beforehand, for the fold of that run alone
+    heads/<run>/<checksum>.*.parquet    rows of segments with an object of unknown version, for that run alone
 
 The name of a file is the checksum of its bytes, so one that was cut or changed is known by it. Others may be able to
 write there: what a file says is taken as values, never as objects, and only if it can be the result of a scan. A file
@@ -14,7 +15,7 @@ that is refused is named, and its segments are read again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,9 +25,9 @@ from recovery.archive.check.output import holds
 from recovery.archive.check.scan_rows import HEAD_OFFSET, ScanRow, head_row, logs_row, segment_row
 from recovery.archive.check.scanned import VERSION, PartitionHead, ScannedSegment
 from recovery.archive.columns import column_of
+from recovery.archive.stores.segment_table import SegmentTable
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import FolderFiles
-from recovery.problem import Note
 from segfmt.errors import FormatError
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ _MOST_BYTES = 64 << 20
 """Of results in one file, so that writing and reading it take little memory."""
 _MOST_FILE_BYTES = 1 << 31
 _MOST_VALUES = 1 << 28
-_NAMED = 5
-"""How many refused files a note names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,29 +81,48 @@ class KeptScanError(Exception):
     """A file is not one that a task has written."""
 
 
+class OlderVersionError(KeptScanError):
+    """A file is of an older version, and whole."""
+
+
 def keep_scans(output: Store, rows: Iterable[ScanRow], *, heads_of: bytes | None) -> Iterator[ScanRow]:
     """Write *rows*, which are those of one task, and yield them without their results.
 
     Args:
         output: where to.
         rows: of the task.
-        heads_of: the run for whose fold heads are written, too; None: it has them.
+        heads_of: the run for whose fold is written, too, what it alone needs; None: it has that.
     """
-    heads = _Writer(output, f"{HEADS}{(heads_of or b'').hex()}/", _HEADS)
-    segments, logs = _Writer(output, SCANS, _SEGMENTS), _Writer(output, SCANS, _LOGS)
+    own = f"{HEADS}{(heads_of or b'').hex()}/"
+    heads = _Writer(output, own, _HEADS)
+    shared = {suffix: _Writer(output, SCANS, suffix) for suffix in (_SEGMENTS, _LOGS)}
+    of_run = {suffix: _Writer(output, own, suffix) for suffix in (_SEGMENTS, _LOGS)}
     for row in rows:
         if row.base_offset == HEAD_OFFSET:
             if heads_of is not None:
                 head, folder = row.value
                 heads.add(KeptHead(head=head, folder=folder), len(head.digests))
-        elif isinstance(row.value, SoundLogs):
-            logs.add(KeptLogs(prefix=row.prefix, logs=row.value), len(row.digest))
-        else:
-            kept = KeptSegment(prefix=row.prefix, digest=row.digest, scanned=row.value)
-            segments.add(kept, _held_bytes(row.value))
+        elif not segments_of(row).unversioned():
+            _add(row, shared)
+        elif heads_of is not None:
+            _add(row, of_run)
         yield row._replace(value=None)
-    for writer in (segments, logs, heads):
+    for writer in (*shared.values(), *of_run.values(), heads):
         writer.flush()
+
+
+def segments_of(row: ScanRow) -> SegmentTable:
+    """Return the segments of a row."""
+    value = row.value
+    return value.segments if isinstance(value, SoundLogs) else SegmentTable.of(row.prefix, [value.segment])
+
+
+def _add(row: ScanRow, writers: Mapping[str, _Writer]) -> None:
+    if isinstance(row.value, SoundLogs):
+        writers[_LOGS].add(KeptLogs(prefix=row.prefix, logs=row.value), len(row.digest))
+    else:
+        kept = KeptSegment(prefix=row.prefix, digest=row.digest, scanned=row.value)
+        writers[_SEGMENTS].add(kept, _held_bytes(row.value))
 
 
 class _Writer:
@@ -134,33 +152,19 @@ class _Writer:
         self._rows, self._held_bytes = [], 0
 
 
-def known_digests(output: Store) -> tuple[bytes, tuple[Note, ...]]:
-    """Return the digests of all segments whose scans are kept, back to back, and notes about files that are refused."""
-    digests: list[bytes] = []
-    refused: list[str] = []
-    for key in kept_keys(output):
-        try:
-            digests += [row.digest for row in read_scans(output, key)]
-        except KeptScanError as error:
-            refused.append(f"{key}: {error}")
-    others = [key for key in _keys(output, SCANS) if not key.endswith((_SEGMENTS, _LOGS))]
-    notes = []
-    if refused:
-        text = f"{len(refused)} files of kept scans in {output.url} are not used, and their segments are read again"
-        notes.append(Note(text=f"{text}: {'; '.join(refused[:_NAMED])}"))
-    if others:
-        text = f"{len(others)} files in {output.url} are of another version and can be removed"
-        notes.append(Note(text=f"{text}: {', '.join(others[:_NAMED])}"))
-    return b"".join(digests), tuple(notes)
-
-
 def kept_keys(output: Store, run: bytes | None = None) -> tuple[str, ...]:
     """Return the keys of all files of kept scans, and of the heads of a run."""
-    heads = () if run is None else _keys(output, f"{HEADS}{run.hex()}/")
-    return (*heads, *(key for key in _keys(output, SCANS) if key.endswith((_SEGMENTS, _LOGS))))
+    heads = () if run is None else keys_below(output, f"{HEADS}{run.hex()}/")
+    return (*heads, *filter(is_kept_scan, keys_below(output, SCANS)))
 
 
-def _keys(output: Store, prefix: str) -> list[str]:
+def is_kept_scan(key: str) -> bool:
+    """Return whether an object is a file of kept scans, by its name."""
+    return key.endswith((_SEGMENTS, _LOGS))
+
+
+def keys_below(output: Store, prefix: str) -> list[str]:
+    """Return the keys of the objects directly below a prefix, none if there is no such prefix."""
     try:
         return [stored.key for stored in output.list_level(prefix).objects]
     except FileNotFoundError:
@@ -171,6 +175,7 @@ def read_scans(output: Store, key: str) -> list[ScanRow]:
     """Return the rows of one file.
 
     Raises:
+        OlderVersionError: it is of an older version.
         KeptScanError: it cannot be read, or is not one that a task has written.
     """
     name = key.rpartition("/")[2]
@@ -183,6 +188,8 @@ def read_scans(output: Store, key: str) -> list[ScanRow]:
         raise KeptScanError("it was cut or changed: its bytes do not have the checksum that is its name")
     try:
         return [_row(kept, key) for kept in _decode(data, _ROW_OF[f".{kind}"])]
+    except OlderVersionError:
+        raise
     except (ValueError, TypeError, LookupError, OverflowError, OSError, MemoryError, FormatError) as error:
         raise KeptScanError(str(error).partition("\n")[0]) from error
 
@@ -232,7 +239,9 @@ def _decode(data: bytes, kind: type) -> list[Any]:
     metadata, schema = file.metadata, file.schema_arrow
     stored = {key: (schema.metadata or {}).get(key) for key in _FORMAT}
     if stored != _FORMAT:
-        raise ValueError(f"it is not of version {VERSION}")
+        kind_of, version = (value or b"" for value in stored.values())
+        is_older = kind_of == b"kept-scans" and version.isdigit() and int(version) < VERSION
+        raise (OlderVersionError if is_older else ValueError)(f"it is not of version {VERSION}")
     if not schema.equals(schema_of(kind)):
         raise ValueError("its columns are not those of its version")
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

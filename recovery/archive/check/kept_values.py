@@ -11,6 +11,7 @@ takes for known.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 
@@ -163,7 +164,7 @@ def _refuse_result(result: SegmentResult, log_bytes: int) -> None:
     is_empty = result.batch_count == 0
     _refuse_unless(is_empty == (result.last_offset is None), "batches without a last offset")
     _refuse_unless(not is_empty or result.first_offset is None, "a first offset without a batch")
-    _refuse_counts([run.position for run in result.epoch_runs], log_bytes)
+    _refuse_epoch_runs(result, log_bytes)
     if task.tail is not Tail.LIVE and not result.findings:
         _refuse_unless(result.is_whole, "a log not read to its end, and no finding that says why")
         has_batches = not is_empty or log_bytes == 0 or log_bytes > LARGE_BATCH_BYTES
@@ -172,6 +173,19 @@ def _refuse_result(result: SegmentResult, log_bytes: int) -> None:
     _refuse_sequences(result.sequences, most_batches)
     for piece in result.pieces:
         _refuse_scan(piece.scan, log_bytes)
+
+
+def _refuse_epoch_runs(result: SegmentResult, log_bytes: int) -> None:
+    """Refuse leader epochs that are not those of all batches but the legacy ones."""
+    runs = result.epoch_runs
+    _refuse_counts([run.position for run in runs], log_bytes)
+    _refuse_counts([result.legacy_count], result.batch_count)
+    has_epochs = result.legacy_count < result.batch_count
+    _refuse_unless(bool(runs) == has_epochs, "leader epochs of other batches than there are")
+    _refuse_unless(
+        all(one.epoch != other.epoch and one.position < other.position for one, other in pairwise(runs)),
+        "leader epochs that do not follow each other",
+    )
 
 
 def _refuse_disorder(result: SegmentResult) -> None:
@@ -185,6 +199,10 @@ def _refuse_disorder(result: SegmentResult) -> None:
     for run in result.epoch_runs:
         is_ordered = task.base_offset <= run.first_offset <= run.last_offset <= last
         _refuse_unless(is_ordered, f"an epoch of offsets from {run.first_offset} to {run.last_offset}")
+    if not result.legacy_count and result.first_offset is not None:
+        _refuse_unless(
+            result.epoch_runs[0].first_offset == result.first_offset, "no leader epoch of its first batch"
+        )
 
 
 def _end_offset(result: SegmentResult | None) -> int | None:

@@ -144,7 +144,7 @@ def publish(output: Store, run: str) -> None:
     """Put the verdicts of a run that has ended in the place of those of the run before, each kind of rows at once.
 
     A file is replaced as a whole: a reader sees the rows of one run, whenever a run is killed, and when two end at a
-    time.
+    time. It is written part by part, so that memory does not grow with the archive.
 
     Raises:
         OSError: the output cannot be read or written.

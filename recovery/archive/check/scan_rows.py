@@ -198,7 +198,10 @@ class _Folding:
         if self._fold is None:
             return  # a partition that no longer exists
         if self._wanted:
-            detail = f"{len(self._wanted)} segments have no record: their tasks were lost"
+            detail = (
+                f"{len(self._wanted)} segments were not checked: their tasks were lost, or another run with the same "
+                "output has removed what was kept of them, as they were replaced or deleted meanwhile: run it again"
+            )
             self._fold.add(
                 Finding(file="", position=None, rule="unreadable", detail=detail, severity="unchecked")
             )

@@ -12,17 +12,13 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
-from recovery.archive.check.kept_scans import known_digests
+from recovery.archive.check.known_scans import KnownScans
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.output import HISTORY, QUARANTINE, RECOVERED, SUMMARY, publish
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
-from recovery.archive.check.scanned import DIGEST_BYTES
 from recovery.archive.check.survey import SurveyedPartition, missing_partitions, survey
 from recovery.archive.check.survey_spool import SurveySpool
 from recovery.archive.check.unended_runs import saved_by, unended_runs
@@ -96,6 +92,7 @@ class ArchiveRun:
         )
         self._stop = StopRequest() if stop is None else stop
         self._refuse_in_place(self._layout)
+        self._known = KnownScans(None)
         self._run = uuid.uuid4().bytes
         self._began_ms = time.time_ns() // 1_000_000
 
@@ -139,6 +136,7 @@ class ArchiveRun:
                 self._output.replace(f"{HISTORY}{report.run}/{SUMMARY}", report.to_json().encode())
                 if report.tally.partitions:
                     publish(self._output, report.run)
+                self._known.remove_unneeded(self._run, is_all=self._goes_through_all(report))
         self._progress.finish(report.exit_code)
         return report
 
@@ -164,7 +162,8 @@ class ArchiveRun:
             raise OutputError(f"{text}. Remedy: {_OUTPUT_REMEDY}") from error
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
-        known = self._known_digests(report)
+        known = self._known = KnownScans(self._output)
+        report.notes += known.notes
         removed: list[str] = []
         with ExitStack() as stack:
             stack.callback(_note_removed, report, removed)
@@ -173,7 +172,7 @@ class ArchiveRun:
             for partition in self._partitions(expected, report):
                 removed += partition.removed
                 self._stop.check()
-                unknown = _without(partition, known)
+                unknown = known.without(partition)
                 report.known_segments += len(partition.works) - len(unknown.works)
                 unversioned += len(partition.works.segments.unversioned())
                 spool.add(unknown)
@@ -265,13 +264,11 @@ class ArchiveRun:
         engine.scan([task for task, _ in wave], on_finished)
         self._progress.finish_wave()
 
-    def _known_digests(self, report: ArchiveReport) -> Any:  # noqa: ANN401 - an array of byte strings
-        """Return the digests of segments that earlier runs have kept, sorted; DIGEST_BYTES each."""
-        if self._output is None:
-            return np.empty(0, f"S{DIGEST_BYTES}")
-        digests, notes = known_digests(self._output)
-        report.notes += notes
-        return np.unique(np.frombuffer(digests, f"S{DIGEST_BYTES}"))
+    def _goes_through_all(self, report: ArchiveReport) -> bool:
+        """Return whether all partitions of the archive were surveyed."""
+        options = self._options
+        is_part = options.topics or options.partitions or options.files_from or report.unlisted
+        return not is_part and options.layout == AUTO
 
     def _fold(self, engine: Engine, report: ArchiveReport) -> None:
         if self._options.rebuilds:
@@ -291,17 +288,6 @@ def _note_removed(report: ArchiveReport, removed: Sequence[str]) -> None:
     if removed:
         text = f"temporary files of a run in place that was killed, removed: {len(removed)}, the first {removed[0]}"
         report.notes += (Note(text=text),)
-
-
-def _without(partition: SurveyedPartition, known_digests: Any) -> SurveyedPartition:  # noqa: ANN401 - see _known_digests
-    """Return *partition* without the work on segments whose digests are known."""
-    if not len(known_digests):
-        return partition
-    digests = np.frombuffer(partition.head.digests, f"S{DIGEST_BYTES}")
-    # Not np.isin: it would sort all known digests again for each partition.
-    positions = np.minimum(np.searchsorted(known_digests, digests), len(known_digests) - 1)
-    is_known = known_digests[positions] == digests
-    return replace(partition, works=partition.works.take(np.flatnonzero(~is_known).tolist()))
 
 
 def _waves(tasks: Iterator[PackedTask], most_tasks: int) -> Iterator[list[tuple[bytes, TaskShare]]]:

@@ -109,7 +109,7 @@ class ListedStore:
         """Write an object that does not exist."""
         return self._store.create(key, data)
 
-    def replace(self, key: str, data: bytes) -> None:
+    def replace(self, key: str, data: bytes | Iterable[bytes]) -> None:
         """Write an object, replacing what is there."""
         self._store.replace(key, data)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 
 from recovery.archive.stores.archived import StoredObject, temporary_name
@@ -110,7 +111,7 @@ class LocalStore:
         _sync_folder(os.path.dirname(path))
         return True
 
-    def replace(self, key: str, data: bytes) -> None:
+    def replace(self, key: str, data: bytes | Iterable[bytes]) -> None:
         """Write a file, replacing what is there."""
         path = self._path(key)
         temporary = self._write_temporary(path, data)
@@ -128,14 +129,14 @@ class LocalStore:
         os.unlink(path)
         _sync_folder(os.path.dirname(path))
 
-    def _write_temporary(self, path: str, data: bytes) -> str:
+    def _write_temporary(self, path: str, data: bytes | Iterable[bytes]) -> str:
         self._refuse_outside(path)
         os.makedirs(os.path.realpath(os.path.dirname(path)), exist_ok=True)
         parent, name = os.path.split(path)
         temporary = os.path.join(parent, temporary_name(name, secrets.token_hex(8)))
         try:
             with naming(path), open(temporary, "xb") as file:
-                file.write(data)
+                file.writelines([data] if isinstance(data, bytes) else data)
                 file.flush()
                 os.fsync(file.fileno())
         except BaseException:

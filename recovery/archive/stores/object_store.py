@@ -12,12 +12,13 @@ import errno
 import functools
 import os
 import re
+import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -131,12 +132,19 @@ class ObjectStore:
             return False
         return True
 
-    def replace(self, key: str, data: bytes) -> None:
+    def replace(self, key: str, data: bytes | Iterable[bytes]) -> None:
         """Write an object, replacing what is there."""
         import obstore
 
-        with _errors(self._url, key):
-            obstore.put(self._client, key, data)
+        if isinstance(data, bytes):
+            with _errors(self._url, key):
+                obstore.put(self._client, key, data)
+            return
+        # The pieces may come from a bucket, too, and obstore cannot read while it iterates over them.
+        with tempfile.TemporaryFile(prefix="kafka-log-recovery-") as whole:
+            _collect(data, whole)
+            with _errors(self._url, key):
+                obstore.put(self._client, key, whole)
 
     def remove(self, key: str) -> None:
         """Remove an object."""
@@ -168,6 +176,22 @@ class ObjectStore:
 
         with _errors(self._url, key):
             return obstore.get_range(self._client, key, start=start, end=end)
+
+
+def _collect(pieces: Iterable[bytes], whole: IO[bytes]) -> None:
+    """Write *pieces* into a temporary file, and go back to its beginning.
+
+    Raises:
+        OSError: there is no room for it; names the folder and the remedy.
+    """
+    for piece in pieces:
+        try:
+            whole.write(piece)
+            whole.flush()
+        except OSError as error:
+            remedy = "an object waits there; set TMPDIR to a folder with more room"
+            raise OSError(error.errno, f"{error.strerror}: {remedy}", tempfile.gettempdir()) from error
+    whole.seek(0)
 
 
 def usual_url(url: str) -> str:

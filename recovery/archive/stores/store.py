@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,8 +62,8 @@ class Store(Protocol):
         """Write an object that does not exist, whole or not at all; return False if it exists."""
         ...
 
-    def replace(self, key: str, data: bytes) -> None:
-        """Write an object, whole or not at all, replacing what is there."""
+    def replace(self, key: str, data: bytes | Iterable[bytes]) -> None:
+        """Write an object, whole or not at all, replacing what is there; *data* in one piece, or piece by piece."""
         ...
 
     def remove(self, key: str) -> None:

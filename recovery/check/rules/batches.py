@@ -166,6 +166,7 @@ class BatchChecks:
         epoch_runs: what was seen of leader epochs.
         gaps: offsets that no batch has; damage only if nothing is ever compacted.
         has_compacted: whether a batch holds fewer records than offsets.
+        legacy_count: batches of magic 0 and 1, which have no leader epoch.
         first_offset: base offset of the first batch, None without a batch, or if the header does not have it.
         last_offset: that of the last batch, None without one.
     """
@@ -179,6 +180,7 @@ class BatchChecks:
     gaps: list[Finding] = field(default_factory=list)
     has_compacted: bool = False
     batch_count: int = 0
+    legacy_count: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
     max_timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
@@ -199,6 +201,7 @@ class BatchChecks:
         if self.sequences is not None:
             self.sequences.take_batches(rows)
         self.batch_count += len(rows)
+        self.legacy_count += int((rows["magic"] < byte_layout.MAGIC_V2).sum())
         self.max_timestamp_ms = max(self.max_timestamp_ms, int(rows["max_timestamp_ms"].max()))
         self.largest_batch_bytes = max(self.largest_batch_bytes, int(rows["size_bytes"].max()))
         self.last_offset = int(rows["last_offset"][-1])

@@ -23,13 +23,13 @@ from recovery.archive.check.kept_scans import (
     KeptSegment,
     keep_scans,
     kept_keys,
-    known_digests,
     read_scans,
     schema_of,
 )
+from recovery.archive.check.known_scans import KnownScans
 from recovery.archive.check.packing import PackedTask
 from recovery.archive.check.scan_rows import ScanRow, fold_rows, scan_task
-from recovery.archive.check.scanned import DIGEST_BYTES, VERSION, ScanOptions
+from recovery.archive.check.scanned import VERSION, ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.survey_spool import spooled_head
 from recovery.archive.check.verdict_rows import object_row, partition_row
@@ -59,19 +59,13 @@ class Runs:
 
     def verdicts(self) -> list[dict[str, Any]]:
         """Verify the archive; return the rows of its objects and partitions."""
-        known, notes = known_digests(self._kept)
-        self.notes = [note.text for note in notes]
-        known_set = {known[at : at + DIGEST_BYTES] for at in range(0, len(known), DIGEST_BYTES)}
+        known = KnownScans(self._kept)
+        self.notes = [note.text for note in known.notes]
         self.read_count = 0
         for surveyed in self._survey():
-            digests = surveyed.head.digests
-            new = [
-                row
-                for row in range(len(surveyed.works))
-                if digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] not in known_set
-            ]
-            self.read_count += len(new)
-            task = PackedTask(heads=[spooled_head(surveyed.head)], works=[surveyed.works.take(new)])
+            unknown = known.without(surveyed)
+            self.read_count += len(unknown.works)
+            task = PackedTask(heads=[spooled_head(surveyed.head)], works=[unknown.works])
             rows = scan_task(task, self._store, self._layout, run=RUN, is_logs_only=self._is_logs_only)
             assert all(row.value is None for row in keep_scans(self._kept, rows, heads_of=RUN))
         return self.folded()
@@ -358,6 +352,16 @@ _FORGED = {
     ),
     "many batches": (_of_results(batch_count=10**18), "a count of 1000000000000000000"),
     "no agreements": (_of_results(agreements=[]), "agreements of other files"),
+    "no epochs": (_of_results(epoch_runs=[]), "leader epochs of other batches than there are"),
+    "all batches legacy": (
+        lambda scanned: _of_results(legacy_count=scanned["result"]["batch_count"])(scanned),
+        "leader epochs of other batches than there are",
+    ),
+    "more legacy batches than batches": (_of_results(legacy_count=10**6), "a count of 1000000"),
+    "one epoch twice": (
+        lambda scanned: _of_results(epoch_runs=scanned["result"]["epoch_runs"] * 2)(scanned),
+        "leader epochs that do not follow each other",
+    ),
     "an early offset": (_of_results(first_offset=-7), "offsets from -7"),
     "another last offset": (_of_results(last_offset=2**62), "the end "),
     "another end": (lambda scanned: {**scanned, "end_offset": -5}, "the end -5"),
@@ -441,6 +445,21 @@ def test_a_log_that_has_not_its_listed_size_is_not_kept_as_read(archive: Path, t
     rows = runs.verdicts()
     assert [row["key"] for row in rows if row.get("rule") == "changing"] == [short]
     assert (runs.verdicts(), runs.read_count, runs.notes) == (rows, 0, [])
+
+
+@pytest.mark.parametrize("is_logs_only", [False, True])
+def test_segments_without_etags_are_kept_for_their_run_alone(
+    is_logs_only: bool, archive: Path, tmp_path: Path
+) -> None:
+    listed = tmp_path / "list"
+    objects = [path for path in archive.rglob("*") if path.is_file()]
+    listed.write_text("".join(f"{path.relative_to(archive)}\t{path.stat().st_size}\n" for path in objects))
+    runs = Runs(archive, tmp_path / "output", is_logs_only=is_logs_only, files_from=listed)
+    plain_runs = Runs(archive, tmp_path / "other", is_logs_only=is_logs_only)
+    rows = [{**row, "version": ""} for row in plain_runs.verdicts()]
+    assert [{**row, "version": ""} for row in runs.verdicts()] == rows
+    assert not (tmp_path / "output" / "scans").exists()
+    assert runs.read_count == 4
 
 
 def test_enormous_counts_are_refused_before_they_are_read(archive: Path, tmp_path: Path) -> None:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,6 +18,7 @@ from recovery.archive.check import output as outputs
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.report import ArchiveReport
 from recovery.archive.inventory.report import segment_schema
+from recovery.archive.parquet import joined, to_parquet
 from recovery.archive.stores.local_store import LocalStore
 from tests.logs.archives import made_copies, write_archive
 from tests.runs.goings import run_through
@@ -96,6 +101,29 @@ def test_parts_become_one_file(archive: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(list((folder / "objects").iterdir())) == 2
     assert len(rows_of(archive)) == report.tally.objects
     assert len(rows_of(archive, "partitions")) == 2
+
+
+def test_parts_are_joined_piece_by_piece() -> None:
+    """What was written of one part is given away before the next one is read."""
+    schema = pa.schema([("number", pa.int64())])
+    taken_bytes: list[int] = []
+    seen_bytes: list[int] = []
+
+    def parts() -> Iterator[bytes]:
+        for part in range(4):
+            seen_bytes.append(sum(taken_bytes))
+            rng = np.random.default_rng(part)
+            yield to_parquet(
+                ({"number": number} for number in rng.integers(2**62, size=5000).tolist()), schema
+            )
+
+    whole = b""
+    for piece in joined(parts()):
+        taken_bytes.append(len(piece))
+        whole += piece
+    assert all(after - before > 30_000 for before, after in pairwise(seen_bytes))
+    assert max(taken_bytes) < len(whole) / 3
+    assert len(pq.read_table(pa.BufferReader(whole))) == 20_000
 
 
 def test_names_of_columns_have_one_style(archive: Path) -> None:
