@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Sequence
 from operator import itemgetter
@@ -18,6 +19,7 @@ from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.stores import open_store
 from recovery.errors import UsageError
@@ -26,6 +28,8 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import BytesScanned, Event, Observer
 from recovery.watch.gauges import Gauges
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.damage.archive_campaign import ArchiveBench
+from tests.damage.archive_damage import ARCHIVE_DAMAGES
 from tests.recovery.spark.conftest import opened
 from tests.runs.goings import NOW_MS, recovered_in
 from tests.servers.spark_cluster import settings
@@ -77,6 +81,7 @@ def run(
     *,
     is_in_place: bool = False,
     task_bytes: int = TASK_BYTES,
+    keys: AivenKeys = NO_KEYS,
     observers: Sequence[Observer] = (),
     stop: StopRequest | None = None,
 ) -> Any:
@@ -86,6 +91,7 @@ def run(
         rebuilds=output is not None,
         is_in_place=is_in_place,
         topic_configs=topic_configs,
+        keys=keys,
         cores=2,
         task_bytes=task_bytes,
         now_ms=NOW_MS,
@@ -154,6 +160,31 @@ def test_spark_finds_and_rebuilds_what_one_process_does(
     assert report.exit_code == 2
     assert report.tally.rebuilt > 5
     assert report.tally.notes
+
+
+def test_plain_copies_and_aivens_objects_are_judged_as_by_one_process(
+    local_spark: SparkSession, stored_archive: TieredArchive, tmp_path: Path
+) -> None:
+    """Both beneath one archive, with ten damages or more in each."""
+    bench, root, rng = (
+        ArchiveBench(tmp_path / "bench", stored_archive),
+        tmp_path / "archive",
+        random.Random(8),
+    )
+    for layout in ("plain", "aiven, zstd, encrypted"):
+        damaged = bench.sound(layout).copy(root / layout.partition(",")[0])
+        names = [name for name in ARCHIVE_DAMAGES if not name.startswith("metadata")]
+        done = [name for name in rng.sample(names, 20) if ARCHIVE_DAMAGES[name](damaged, rng) is not None]
+        assert len(done) >= 10
+    output = tmp_path / "output"
+    report = run(local_spark, root, output, {}, keys=bench.keys)
+    here = run(None, root, tmp_path / "here", {}, keys=bench.keys)
+    assert said(report) == said(here)
+    assert verdict_rows(report) == verdict_rows(here)
+    assert tree_of(recovered_in(output)) == tree_of(recovered_in(here.output))
+    assert {report.layout, report.exit_code} == {"plain, aiven", 4}
+    assert report.tally.rebuilt
+    assert report.tally.damaged > 20
 
 
 def test_without_an_output_everything_goes_through_spark(
