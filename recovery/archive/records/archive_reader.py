@@ -6,7 +6,8 @@ Kafka: LocalLog.read, collectAbortedTransactions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from recovery.archive.records.arrow_rows import ArrowRows
 from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.damage import Corrupt, DamageReport, LeftOut, MissingOffsets
+from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.read_request import PlannedSegment, ReadRequest, SegmentRun
 from recovery.archive.records.record_columns import SegmentView, damage_report, read_segment
 from recovery.archive.records.record_schema import Include
@@ -67,7 +69,7 @@ class _RunReader:
     """Reads the segments of one run.
 
     Attributes:
-        _ends: the segments that were read to their ends, the offsets after these, and their last leader epochs.
+        _ends: the offsets after the segments that were read to their ends, by their numbers.
         _epoch: leader epoch of the last batch, None before the first or if it is not to be trusted.
     """
 
@@ -84,13 +86,14 @@ class _RunReader:
         self._run = run
         self._files = RunFiles(store, layout, run)
         self._on_left_out = on_left_out
-        self._ends: list[tuple[int, int, int | None]] = []
+        self._tails = LogTails(store, layout, most_batch_bytes=request.options.most_batch_bytes)
+        self._ends: dict[int, int] = {}
         self._epoch: int | None = None
         self._transactions = None
         if request.needs_aborted:
             options = request.options
             fails_at_damage = options.corrupt is Corrupt.FAIL and options.lost is not Corrupt.SKIP
-            self._transactions = RunTransactions(run, self._files, fails_at_damage)
+            self._transactions = RunTransactions(run, self._files, self._tails, fails_at_damage)
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for name, fault in self._run.faults:
@@ -99,7 +102,8 @@ class _RunReader:
             for number, planned in enumerate(self._run.segments):
                 # Also after the last stable offset: the logs may contradict it, or be damaged.
                 yield from self._read_segment(number, schema)
-                is_whole = bool(self._ends) and self._ends[-1][0] == number
+                is_whole = number in self._ends
+                yield from self._read_rests(number, schema)
                 if planned.end_offset is None and is_whole and self._transactions is not None:
                     self._transactions.check_end(number)
                 if not self._is_copied_again(number):
@@ -125,16 +129,18 @@ class _RunReader:
         if is_too_old:
             told = told_of(planned, files)
             assert told is not None
-            self._ends.append((number, told.end_offset + 1, self._epoch))
+            self._ends[number] = told.end_offset + 1
             if self._transactions is not None:
                 self._transactions.skip()
             return
         if fault is not None:
             name = self._files.part_name_of(planned.segment, PartKind.TIME_INDEX)
             yield from self._report(name, schema).take_object(fault)
-        yield from self._read_offsets(
-            number, files, schema, start_offset=run.start_offset, end_offset=planned.end_offset
+        end_offset = yield from self._read_offsets(
+            number, planned, files, schema, start_offset=run.start_offset, end_offset=planned.end_offset
         )
+        if end_offset is not None:
+            self._ends[number] = end_offset
 
     def _wrong_sizes(self, planned: PlannedSegment, files: ArchivedFiles) -> Iterator[str]:
         """Yield how the size of a log contradicts what was told of it."""
@@ -148,15 +154,28 @@ class _RunReader:
     def _read_offsets(
         self,
         number: int,
+        planned: PlannedSegment,
         files: ArchivedFiles,
         schema: pa.Schema,
         *,
         start_offset: int | None,
         end_offset: int | None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a segment from one offset to another, and note where it ends."""
-        planned, run = self._run.segments[number], self._run
+        is_judged: bool = False,
+    ) -> Generator[pa.RecordBatch, None, int | None]:
+        """Yield the rows of a segment from one offset to another; return where its log ends, None if that is not known.
+
+        Args:
+            number: of the segment of the run that it is, or whose end its rows follow.
+            planned: the segment.
+            files: its own.
+            schema: the requested columns.
+            start_offset, end_offset: of what is read of it.
+            is_judged: whether its damage is told of elsewhere.
+        """
+        run, options = self._run, self._run.offsets.within(self._request.options)
         segment, told = planned.segment, told_of(planned, files)
+        if is_judged:
+            options = replace(options, corrupt=Corrupt.SKIP, lost=Corrupt.SKIP)
         view = SegmentView(
             name=self._files.name_of(segment),
             topic=run.where.topic,
@@ -166,7 +185,9 @@ class _RunReader:
             start_offset=start_offset,
             end_offset=end_offset,
             is_last=planned.is_last,
-            transactions=None if self._transactions is None else self._transactions.of_segment(number),
+            transactions=None
+            if self._transactions is None
+            else self._transactions.of_segment(number, segment),
             last_stable_offset=run.last_stable_offset,
         )
         faults = BatchFaults(
@@ -188,16 +209,51 @@ class _RunReader:
                 log,
                 view,
                 schema,
-                run.offsets.within(self._request.options),
+                options,
                 faults=faults,
                 index_positions=lambda: index_positions(files, segment.base_offset),
-                on_left_out=self._on_left_out,
+                on_left_out=_ignored if is_judged else self._on_left_out,
             )
         finally:
             log.close()
         self._epoch = faults.epoch
-        if is_whole and not faults.is_after_damage:
-            self._ends.append((number, faults.end_offset, self._epoch))
+        return faults.end_offset if is_whole and not faults.is_after_damage else None
+
+    def _read_rests(self, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield what earlier segments have after the end of one: two leaders have archived these offsets.
+
+        Their damage is told of where they are read themselves, if they are.
+        """
+        planned = self._run.segments[number]
+        segment = planned.segment
+        if not self._gives_each_offset_once or not self._tails.has_rests(planned):
+            return
+        start = self._ends.get(number)
+        if start is None:  # it has no log, or a damaged end, or goes on after all that is requested
+            start = self._tails.of(planned).known_end
+            highest = self._run.offsets.within(self._request.options).highest_offset
+            if highest is not None and start > highest:
+                return
+        for rest in self._tails.rests(self._run.earlier(number), planned, max(start, segment.base_offset)):
+            if self._transactions is not None:
+                self._transactions.take_in(rest.planned.segment)
+            reached = yield from self._read_offsets(
+                number,
+                rest.planned,
+                self._files.of(rest.planned.segment),
+                schema,
+                start_offset=rest.start,
+                end_offset=rest.end,
+                is_judged=self._is_read_itself(rest.planned),
+            )
+            if reached is not None:
+                yield from self._missing(number, max(reached, rest.start), rest.end, schema)
+            self._ends[number] = rest.end
+
+    def _is_read_itself(self, planned: PlannedSegment) -> bool:
+        """Return whether a segment that is not the last one has offsets of its own that are requested."""
+        lowest = self._run.offsets.within(self._request.options).lowest_offset
+        return lowest is None or planned.end_offset is None or planned.end_offset > lowest
 
     # -- what is missing -------------------------------------------------------------------------------------
 
@@ -210,40 +266,16 @@ class _RunReader:
         """Yield what is known of the offsets between the end of a segment and the one after it."""
         planned, run = self._run.segments[number], self._run
         has_log = PartKind.LOG in planned.segment.parts
-        own_ends = [end for of, end, _ in self._ends if of == number or not self._gives_each_offset_once]
-        if has_log and not own_ends:
+        ends = [self._ends[number]] if number in self._ends else []
+        if not self._gives_each_offset_once:
+            ends = [*self._ends.values()]
+        if has_log and not ends:
             return  # it was not read to its end, or ends in damage, which was reported
-        start = max([planned.segment.base_offset, *own_ends])
+        start = max([planned.segment.base_offset, *ends])
         known_end = run.offsets.end if run.offsets.is_known else None
         end = expected_end(self._layout, self._files, planned, start, known_end or 0)
-        if self._may_end_earlier(planned):
-            end = max(
-                [end or start, *(other_end for _, other_end, epoch in self._ends if self._continues(epoch))]
-            )
-        if end is None or start >= end:
-            return
-        if self._gives_each_offset_once:
-            others = [
-                (of, other_end) for of, other_end, _ in self._ends if other_end > start and of != number
-            ]
-            if others:
-                # Two leaders have archived these offsets, and the later copy ends before the earlier one.
-                of, other_end = others[-1]
-                segment = self._run.segments[of].segment
-                yield from self._read_offsets(
-                    of, self._files.of(segment), schema, start_offset=start, end_offset=min(end, other_end)
-                )
-                start = other_end
-        yield from self._missing(number, start, end, schema)
-
-    def _may_end_earlier(self, planned: PlannedSegment) -> bool:
-        """Return whether an earlier segment may go on after this one, the last: by names alone nobody knows."""
-        is_last = planned.end_offset is None and planned.told is None
-        return is_last and self._layout.is_tiered and self._gives_each_offset_once
-
-    def _continues(self, epoch: int | None) -> bool:
-        """Return whether batches of *epoch* may follow: an earlier leader's were cut off where a new one began."""
-        return epoch is None or self._epoch is None or epoch >= self._epoch
+        if end is not None and start < end:
+            yield from self._missing(number, start, end, schema)
 
     @property
     def _gives_each_offset_once(self) -> bool:
@@ -274,3 +306,7 @@ class _RunReader:
         run = self._run
         rows = ArrowRows(schema, run.where.topic, run.where.partition, run.topic_id)
         return damage_report(name, rows, self._request.options, self._on_left_out)
+
+
+def _ignored(_left_out: LeftOut) -> None:
+    """Ignore what was left out."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from recovery.archive.records.archive_reader import read_task
 from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.offset_limits import (
     EARLIEST,
     LATEST,
@@ -43,6 +44,7 @@ class OffsetLookup:
         start_offset: the log start offset, None if not known.
         last_stable_offset: where a consumer of committed records ends, None without an open transaction.
         runs_of: makes the runs for some of the segments, by their rows.
+        tails: of the logs of the archive.
 
     Attributes:
         lost_line: what a stream will miss of the partition, if the query goes on without it; empty for nothing.
@@ -58,6 +60,7 @@ class OffsetLookup:
         start_offset: int | None,
         last_stable_offset: int | None,
         runs_of: Callable[[Sequence[int]], list[SegmentRun]],
+        tails: LogTails,
     ) -> None:
         self._request = request
         self._where = where
@@ -66,6 +69,7 @@ class OffsetLookup:
         self._start_offset = start_offset
         self._last_stable_offset = last_stable_offset
         self._runs_of = runs_of
+        self._tails = tails
         self.lost_line = ""
 
     def range(self) -> OffsetRange:
@@ -159,7 +163,10 @@ class OffsetLookup:
         if offset <= self._planned.segments.base_offsets[last]:
             return True
         options = ReadOptions(include=Include.BATCHES, lowest_offset=offset - 1)
-        return self._first("last_offset", options, [last]) is not None
+        if self._first("last_offset", options, [last]) is not None:
+            return True
+        end_row = self._tails.last_row(self._planned)
+        return end_row != last and self._tails.of(self._planned[end_row]).end_offset >= offset
 
     def _first_since(self, time_ms: int) -> int | None:
         """Return the first offset of a record that is not older, as a broker does: control records count."""

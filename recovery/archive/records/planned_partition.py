@@ -19,9 +19,17 @@ from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.broker_view import BrokerView, LocalLog, RemoteLog
 from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.log_starts import copied_log_start, judge_log_start
+from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.offset_range import OffsetLookup
 from recovery.archive.records.planned_faults import PlannedFault
-from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
+from recovery.archive.records.read_request import (
+    MOST_EARLIER,
+    OffsetRange,
+    PlannedSegment,
+    PlannedSegments,
+    ReadRequest,
+    SegmentRun,
+)
 from recovery.archive.records.record_schema import Include
 from recovery.archive.records.run_files import described_files
 from recovery.archive.records.segment_choice import choose_segments
@@ -90,7 +98,7 @@ class PlannedPartition:
         self._faults = () if is_listing else tuple(faults)
         self._refuse(lambda fault: fault.base_offset is None)
         self.unread_line = "" if is_listing else _unread_line(partition, layout, remote, self._faults)
-        self._is_tiered = layout.is_tiered
+        self._tails = LogTails(store, layout, most_batch_bytes=request.options.most_batch_bytes)
         self._gone = () if remote is None else remote.gone
         self._is_compacted = not layout.is_tiered and _is_compacted(found)
         local = None if broker is None else broker.local_log(replace(self.where, topic_id=topic_id))
@@ -115,16 +123,18 @@ class PlannedPartition:
             start_offset=self.start_offset,
             last_stable_offset=self.last_stable_offset,
             runs_of=self.runs,
+            tails=self._tails,
         )
         self.offsets = lookup.range()
         self.lost_line = lookup.lost_line
 
     def _find_open(self, store: Store, layout: Layout, local: LocalLog | None) -> None:
         """Find the transactions that are open at the end of the archive, and how they ended on the broker."""
-        transactions = _open_transactions(store, layout, self.planned, self.where)
+        until = self.planned[: self._tails.last_row(self.planned) + 1]
+        transactions = _open_transactions(store, layout, until, self.where)
         open_txns = tuple(transactions.begins.items())
         if local is not None and open_txns:
-            self._local_aborted = local.settle(transactions, archived_end(store, layout, self.planned))
+            self._local_aborted = local.settle(transactions, archived_end(store, layout, until))
         stable = transactions.first_offset()
         if self._request.options.is_committed:
             self.last_stable_offset = stable
@@ -151,11 +161,6 @@ class PlannedPartition:
             if options.highest_offset is not None and base_offset > options.highest_offset:
                 continue
             yield row, size_bytes
-
-    def may_end_earlier(self, row: int) -> bool:
-        """Return whether a segment is the last one by names alone: the one before it, read with it, may go on."""
-        is_last = row == len(self.planned) - 1 and self.planned.end_offsets[row] is None
-        return is_last and self._is_tiered and self.planned.told[row] is None
 
     def fault_runs(self) -> list[SegmentRun]:
         """Return a run without segments that tells of what planning has found, if that is requested.
@@ -191,6 +196,7 @@ class PlannedPartition:
                 where=self.where,
                 topic_id=self.topic_id,
                 segments=segments,
+                before=self._before(rows[0]),
                 offsets=self.offsets,
                 start_offset=self.start_offset if self._request.options.include is Include.RECORDS else None,
                 last_stable_offset=self.last_stable_offset,
@@ -203,6 +209,13 @@ class PlannedPartition:
                 gone=self._gone,
             )
         ]
+
+    def _before(self, row: int) -> Sequence[PlannedSegment]:
+        """Return the segments before one that may go on where it ends: for records, by names alone."""
+        is_listing = self._request.options.include is Include.BATCHES
+        if is_listing or not self._tails.has_rests(self.planned[row]):
+            return ()
+        return self.planned[max(0, row - MOST_EARLIER) : row]
 
     def _aborted_within(self, segments: PlannedSegments) -> bytes:
         """Return what was aborted on the broker after the archive's end and reaches into *segments*."""

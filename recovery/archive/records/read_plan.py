@@ -25,8 +25,6 @@ def plan_reads(
 ) -> Iterator[tuple[SegmentRun, ...]]:
     """Yield the tasks that read what is requested: runs of about `task_bytes` and at most `task_segments`.
 
-    By names alone the last segment of a partition goes with the one before it, and makes its task one larger.
-
     Args:
         store: the archive.
         layout: its layout.
@@ -54,7 +52,7 @@ def plan_reads(
         rows: list[int] = []
         for row, size_bytes in partition.wanted():
             is_full = size_bytes > left_bytes or left_segments <= 0
-            if is_full and (runs or rows) and not (rows and partition.may_end_earlier(row)):
+            if is_full and (runs or rows):
                 runs += partition.runs(rows)
                 yield tuple(runs)
                 runs, rows = [], []

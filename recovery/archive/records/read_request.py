@@ -20,6 +20,8 @@ TASK_BYTES = 256 << 20
 """Of logs as stored in the archive; this gives a task some seconds of work."""
 TASK_SEGMENTS = 500
 """In a task at most: in a bucket, opening a small segment costs as much as reading some MiB."""
+MOST_EARLIER: Final = 4
+"""Segments before its own that a run knows: they may go on where one of its own ends early."""
 _INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """A pattern does not match them: Kafka's clients leave them out, too."""
 
@@ -35,7 +37,7 @@ class Selection:
         topic_ids: incarnations of topics; None for the one there is, none for all of them.
         starts, ends: where each partition begins and ends; None: where the archive does.
         task_bytes: about how much a task reads.
-        task_segments: the most segments of a task, but for the last one of a partition (see `plan_reads`).
+        task_segments: the most segments of a task.
         uses_time_index: skip segments that end before `ReadOptions.lowest_timestamp_ms`, if the time index and what the
             metadata topic or the manifest says of the segment agree on it.
     """
@@ -173,6 +175,7 @@ class SegmentRun:
 
     Attributes:
         topic_id: of the topic, empty if it is not known.
+        before: the last segments before these, as many as go with a task, if they may go on where one of these ends.
         offsets: what is requested of them, within what the request's options say.
         start_offset: the log start offset, None if not known.
         last_stable_offset: see `SegmentView`.
@@ -192,6 +195,7 @@ class SegmentRun:
     where: PartitionPrefix
     topic_id: str = ""
     segments: PlannedSegments
+    before: Sequence[PlannedSegment] = ()
     offsets: OffsetRange = OffsetRange()
     start_offset: int | None = None
     last_stable_offset: int | None = None
@@ -203,6 +207,12 @@ class SegmentRun:
     is_compacted: bool = False
     gone: tuple[tuple[int, int], ...] = ()
     faults: tuple[tuple[str, Fault], ...] = ()
+
+    def earlier(self, number: int) -> list[PlannedSegment]:
+        """Return the last segments before one of the run, in it or not."""
+        own = list(self.segments[max(0, number - MOST_EARLIER) : number])
+        left = min(MOST_EARLIER - len(own), len(self.before))
+        return [*self.before[len(self.before) - left :], *own]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

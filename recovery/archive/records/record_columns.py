@@ -200,8 +200,21 @@ class _SegmentRows:
             if codes.any():
                 transactions.skip()
             else:
-                transactions.check(window.octets, window.rows)
+                self._check_transactions(transactions, window)
         return BatchHeads(window.rows, window.is_valid, is_aborted, codes, reasons)
+
+    def _check_transactions(self, transactions: SegmentTransactions, window: BatchWindow) -> None:
+        """Compare the markers of a window with the index, but for batches that are read from another segment."""
+        view, offsets = self._view, window.rows["base_offset"]
+        is_own = np.ones(len(offsets), np.bool_)
+        if view.start_offset is not None:
+            is_own &= offsets >= view.start_offset
+        if view.end_offset is not None:
+            is_own &= offsets < view.end_offset
+        rows = window.rows[is_own]
+        if len(rows):
+            start = int(rows["position"][0]) - int(window.rows["position"][0])
+            transactions.check(window.octets[start:], rows)
 
     def _is_wanted(self, missing: MissingOffsets) -> bool:
         """Return whether some of the offsets that are missing are requested."""

@@ -7,6 +7,8 @@ markers are looked up in the logs before their records are rows.
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -18,7 +20,8 @@ from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.aborted_txns import AbortedTxns, are_transactional, collect_aborted
 from recovery.archive.records.log_markers import TransactionWalk
-from recovery.archive.records.read_request import PlannedSegment, SegmentRun
+from recovery.archive.records.log_tails import LogTails
+from recovery.archive.records.read_request import MOST_EARLIER, PlannedSegment, SegmentRun
 from recovery.archive.records.run_files import RunFiles, opened_windows
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.finding import REMEDIES, Rule
@@ -37,19 +40,29 @@ class RunTransactions:
     Attributes:
         run: the segments.
         files: of the run.
+        tails: of the logs of the archive.
         fails_at_damage: whether the query fails at any damage, so that nothing is to be said of it here.
     """
 
     run: SegmentRun
     files: RunFiles
+    tails: LogTails
     fails_at_damage: bool
     _aborted: AbortedTxns | None = None
     _walk: TransactionWalk = field(default_factory=TransactionWalk)
     _has_grown: bool = False
+    _earlier: list[ArchivedSegment] = field(default_factory=list)
 
-    def of_segment(self, number: int) -> SegmentTransactions:
-        """Return the transactions of one segment of the run."""
-        return SegmentTransactions(self, number)
+    def of_segment(self, number: int, segment: ArchivedSegment) -> SegmentTransactions:
+        """Return the transactions of one segment: that of the run with this number, or one that is read after it."""
+        return SegmentTransactions(self, number, segment)
+
+    def take_in(self, segment: ArchivedSegment) -> None:
+        """Take in a segment that is read once more, or is before those of the run."""
+        if segment.base_offset < self.run.segments[0].segment.base_offset and segment not in self._earlier:
+            self._earlier.append(segment)
+            if self.run.has_txn_indexes:
+                self._aborted = None
 
     def aborted(self, number: int) -> AbortedTxns:
         """Return the aborted transactions that reach into the segments from *number* on.
@@ -67,7 +80,9 @@ class RunTransactions:
                 self._aborted = AbortedTxns(np.concatenate(entries))
         return self._aborted
 
-    def check(self, number: int, octets: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
+    def check(
+        self, number: int, segment: ArchivedSegment, octets: npt.NDArray[np.uint8], rows: HeaderRows
+    ) -> None:
         """Compare the markers in *rows*, sound batches in order, with the indexes, and with what is said to be open.
 
         Raises:
@@ -76,7 +91,6 @@ class RunTransactions:
         if not self.run.has_txn_indexes and self.run.open_txns is None:
             return
         found = self._walk.take(octets, int(rows["position"][0]), rows)
-        segment = self.run.segments[number].segment
         if self.run.has_txn_indexes:
             self._compare(segment, self.aborted(number).entries, found, rows)
         self._compare_open(segment, rows)
@@ -138,8 +152,8 @@ class RunTransactions:
     # -- indexes ---------------------------------------------------------------------------------------------
 
     def _indexed(self) -> AbortedTxns:
-        planned = self.run.segments
-        current = planned[0].segment
+        segments = itertools.chain(self._earlier, self.files.indexed())
+        current = self.run.segments[0].segment
 
         def read(segment: ArchivedSegment) -> Callable[[], bytes]:
             def read_it() -> bytes:
@@ -151,9 +165,9 @@ class RunTransactions:
 
         try:
             return collect_aborted(
-                ((segment.base_offset, read(segment)) for segment in self.files.indexed()),
-                start_offset=planned[0].segment.base_offset,
-                end_offset=planned[-1].end_offset,
+                ((segment.base_offset, read(segment)) for segment in segments),
+                start_offset=min(segment.base_offset for segment in (*self._earlier, current)),
+                end_offset=self.run.segments[-1].end_offset,
                 known=self.run.local_aborted,
             )
         except MissingKeyError:
@@ -176,15 +190,35 @@ class RunTransactions:
     def _of_logs(self, number: int) -> Iterator[Entries]:
         """Yield what was aborted in the run's segments from *number* on, and after it what was open at its end."""
         walk = TransactionWalk()
+        earlier = deque(self.run.earlier(number), MOST_EARLIER)
         for planned in self.run.segments[number:]:
             self._pass_seam(planned.segment, walk)
-            yield from self._of_log(planned, walk)
+            yield from self._of_log(planned, walk, end=planned.end_offset)
+            yield from self._of_rests(earlier, planned, walk)
         if walk.begins:
             for planned in self.files.following():
                 self._pass_seam(planned.segment, walk)
-                yield from self._of_log(planned, walk, is_inside=False)
+                yield from self._of_log(planned, walk, end=planned.end_offset, is_inside=False)
+                yield from self._of_rests(earlier, planned, walk, is_inside=False)
                 if not walk.begins:
                     return
+
+    def _of_rests(
+        self,
+        earlier: deque[PlannedSegment],
+        planned: PlannedSegment,
+        walk: TransactionWalk,
+        *,
+        is_inside: bool = True,
+    ) -> Iterator[Entries]:
+        """Yield what was aborted in the rests of *earlier* segments that follow the end of one, the next of these."""
+        start = max(walk.end_offset, planned.segment.base_offset)
+        if is_inside or walk.begins:
+            for rest in self.tails.rests(earlier, planned, start):
+                yield from self._of_log(
+                    rest.planned, walk, start=rest.start, end=rest.end, is_inside=is_inside
+                )
+        earlier.append(planned)
 
     def _pass_seam(self, segment: ArchivedSegment, walk: TransactionWalk) -> None:
         """Judge whether a segment, and the end of the one before it, are there."""
@@ -195,7 +229,13 @@ class RunTransactions:
             self._pass_damage(segment, walk, f"offset {walk.end_offset}")
 
     def _of_log(
-        self, planned: PlannedSegment, walk: TransactionWalk, *, is_inside: bool = True
+        self,
+        planned: PlannedSegment,
+        walk: TransactionWalk,
+        *,
+        start: int = 0,
+        end: int | None,
+        is_inside: bool = True,
     ) -> Iterator[Entries]:
         segment = planned.segment
         if not segment.log_bytes:
@@ -209,8 +249,9 @@ class RunTransactions:
                         self._pass_damage(segment, walk, f"byte {window.position}")
                     continue
                 for sound in self._sound_rows(segment, window, walk):
-                    end = planned.end_offset
-                    rows = sound if end is None else sound[sound["base_offset"] < end]
+                    rows = sound[sound["base_offset"] >= start]
+                    if end is not None:
+                        rows = rows[rows["base_offset"] < end]
                     if not len(rows):
                         continue
                     found = walk.take(window.octets, int(window.rows["position"][0]), rows)
@@ -292,6 +333,7 @@ class SegmentTransactions:
 
     _of_run: RunTransactions
     _number: int
+    _segment: ArchivedSegment
 
     def aborted(self) -> AbortedTxns:
         """Return the aborted transactions that reach into it; see `RunTransactions.aborted`."""
@@ -299,7 +341,7 @@ class SegmentTransactions:
 
     def check(self, octets: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
         """Compare its markers with its index; see `RunTransactions.check`."""
-        self._of_run.check(self._number, octets, rows)
+        self._of_run.check(self._number, self._segment, octets, rows)
 
     def skip(self) -> None:
         """Note that batches are passed over."""

@@ -76,11 +76,11 @@ def expected_end(
         )
     if not layout.is_tiered:
         return known_end
-    end_offset = _end_by_indexes(planned, files, start) if segment.log_bytes else segment.base_offset + 1
+    end_offset = end_by_indexes(planned, files, start) if segment.log_bytes else segment.base_offset + 1
     return max(end_offset, known_end)
 
 
-def _end_by_indexes(planned: PlannedSegment, files: ArchivedFiles, start: int) -> int:
+def end_by_indexes(planned: PlannedSegment, files: ArchivedFiles, start: int) -> int:
     """Return the end offset of which the indexes of the last segment know, or *start* if that is later."""
     base_offset = planned.segment.base_offset
     known = [start]

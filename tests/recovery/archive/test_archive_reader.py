@@ -85,7 +85,7 @@ class TestTieredArchive:
         )
         tasks = list(plan_reads(store, LocalTieredLayout(), request))
         counts = [sum(len(run.segments) for run in task) for task in tasks]
-        assert set(counts[:-1]) == {3, 4}  # the last one of a partition goes with the one before it
+        assert set(counts[:-1]) == {3}
         assert len(counts) > 20
         at_once = read(stored_archive.path, *names, selection=Selection(task_bytes=1 << 40))
         assert read(stored_archive.path, *names, selection=selection) == at_once
@@ -205,11 +205,11 @@ class TestWhatIsWanted:
         total = len(opened)
         opened.clear()
         read(stored_archive.path, "offset", options=ReadOptions(lowest_offset=2000))
-        assert 0 < len(opened) < total / 5
+        assert 0 < len(opened) < total / 3  # the ends of some before the last one are looked up
         opened.clear()
         latest = ReadOptions(lowest_timestamp_ms=max(row["timestamp"] for row in everything))
         read(stored_archive.path, "offset", options=latest, metadata=stored_archive.log_dirs)
-        assert 0 < len(opened) < total / 5
+        assert 0 < len(opened) < total / 3  # the ends of some before the last one are looked up
         opened.clear()
         read(stored_archive.path, "offset", options=latest)  # nothing confirms the time indexes
         assert len(opened) >= total / 2
