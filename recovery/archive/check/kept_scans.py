@@ -5,7 +5,8 @@ Each column is in docs/kept-scans.md.
     scans/<checksum>.segments.parquet   a row for each segment, as it was read
     scans/<checksum>.logs.parquet       only logs were checked: a row for up to 512 neighbouring sound ones
     heads/<run>/<checksum>.parquet      what is known of each partition beforehand, for the fold of that run alone
-    heads/<run>/<checksum>.*.parquet    rows of segments with an object of unknown version, for that run alone
+    heads/<run>/<checksum>.*.parquet    rows that no other run is to go by: of segments with an object of unknown version,
+                                        or with one that could not be read, or not with the keys that were given
 
 The name of a file is the checksum of its bytes, so one that was cut or changed is known by it. Others may be able to
 write there: what a file says is taken as values, never as objects, and only if it can be the result of a scan. A file
@@ -27,6 +28,7 @@ from recovery.archive.check.scanned import VERSION, PartitionHead, ScannedSegmen
 from recovery.archive.columns import column_of
 from recovery.archive.stores.segment_table import SegmentTable
 from recovery.archive.stores.store import Store
+from recovery.check.finding import Rule
 from recovery.check.folder_files import FolderFiles
 from segfmt.errors import FormatError
 
@@ -37,6 +39,8 @@ SCANS, HEADS = "scans/", "heads/"
 _SEGMENTS, _LOGS, _HEADS = ".segments.parquet", ".logs.parquet", ".parquet"
 _CHECKSUM_BYTES = 16
 _FORMAT: Final = {b"kafka-log-recovery.format": b"kept-scans", b"kafka-log-recovery.version": b"%d" % VERSION}
+_PASSING: Final = frozenset[Rule]({"unreadable", "changing", "missing-key"})
+"""What is found of the moment, or of the keys that were given, and not of the objects."""
 _MOST_ROWS = 5_000
 _MOST_BYTES = 64 << 20
 """Of results in one file, so that writing and reading it take little memory."""
@@ -102,7 +106,7 @@ def keep_scans(output: Store, rows: Iterable[ScanRow], *, heads_of: bytes | None
             if heads_of is not None:
                 head, folder = row.value
                 heads.add(KeptHead(head=head, folder=folder), len(head.digests))
-        elif not segments_of(row).unversioned():
+        elif _is_lasting(row):
             _add(row, shared)
         elif heads_of is not None:
             _add(row, of_run)
@@ -115,6 +119,17 @@ def segments_of(row: ScanRow) -> SegmentTable:
     """Return the segments of a row."""
     value = row.value
     return value.segments if isinstance(value, SoundLogs) else SegmentTable.of(row.prefix, [value.segment])
+
+
+def _is_lasting(row: ScanRow) -> bool:
+    """Return whether the next run would find the same of the same objects."""
+    if segments_of(row).unversioned():
+        return False
+    if isinstance(row.value, SoundLogs):
+        return True
+    scanned: ScannedSegment = row.value
+    findings = (*scanned.findings, *(() if scanned.result is None else scanned.result.findings))
+    return not any(finding.rule in _PASSING for finding in findings)
 
 
 def _add(row: ScanRow, writers: Mapping[str, _Writer]) -> None:

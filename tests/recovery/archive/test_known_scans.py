@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.scanned import VERSION
 from recovery.archive.engine.process import ProcessEngine
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, load_aiven_keys
+from recovery.archive.stores.local_store import LocalStore
+from tests.logs.aiven_archive import KEY_ID, write_private_key
 from tests.logs.archives import LOG, made_copies, write_archive
 from tests.runs.goings import NOW_MS, run_through
 
@@ -136,6 +140,51 @@ def test_what_no_run_knows_again_is_not_kept(verified: Verified, tmp_path: Path)
         report = verified.run(files_from=str(listed))
         assert (report.exit_code, report.tally.segments, report.known_segments) == (0, 5, 0)
     assert verified.kept() == set()
+
+
+def test_what_could_not_be_read_is_read_again(verified: Verified, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of each kind of object fails in one run."""
+    targets = {path.name for path in verified.logs[1].parent.glob(f"{verified.logs[1].stem}*")}
+    assert len(targets) >= 5
+    real_open, real_read = LocalStore.open, LocalStore.read
+
+    def fail(key: str, name: str) -> None:
+        if key.endswith(name):
+            raise OSError(errno.EIO, "the disk is not well", key)
+
+    for name in sorted(targets):
+        with monkeypatch.context() as broken:
+
+            def opened(store: LocalStore, key: str, name: str = name) -> Any:
+                fail(key, name)
+                return real_open(store, key)
+
+            def read(store: LocalStore, key: str, *, most_bytes: int, name: str = name) -> bytes:
+                fail(key, name)
+                return real_read(store, key, most_bytes=most_bytes)
+
+            broken.setattr(LocalStore, "open", opened)
+            broken.setattr(LocalStore, "read", read)
+            assert verified.run().exit_code == 4, name
+        assert len(verified.kept()) == 4
+        report = verified.run()
+        assert (report.exit_code, report.known_segments) == (0, 4)
+        replace(verified.logs[1])
+
+
+@pytest.mark.parametrize("options", [{}, {"is_logs_only": True}])
+def test_what_was_encrypted_with_an_unknown_key_is_read_with_the_key(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    root = tmp_path / "archive"
+    write_archive(root, "aiven, encrypted", made_copies(segments=3))
+    keys = load_aiven_keys({KEY_ID: write_private_key(tmp_path)})
+    for given, exit_code, known in ((NO_KEYS, 4, 0), (keys, 0, 0), (keys, 0, 3)):
+        checked = CheckOptions(
+            url=str(root), output=str(tmp_path / "output"), keys=given, now_ms=NOW_MS, **options
+        )
+        report, _ = run_through(checked)
+        assert (report.exit_code, report.known_segments) == (exit_code, known)
 
 
 def test_what_was_changed_stays_for_somebody_to_look_at(verified: Verified) -> None:
