@@ -5,7 +5,7 @@ Each column is in docs/kept-scans.md.
     scans/<checksum>.segments.parquet   a row for each segment, as it was read
     scans/<checksum>.logs.parquet       only logs were checked: a row for up to 512 neighbouring sound ones
     heads/<run>/<checksum>.parquet      what is known of each partition beforehand, for the fold of that run alone
-    heads/<run>/<checksum>.*.parquet    rows that no other run is to go by: of segments with an object of unknown version,
+    heads/<run>/<checksum>.*.parquet    rows that no other run goes by: of segments with an object of unknown version,
                                         or with one that could not be read, or not with the keys that were given
 
 The name of a file is the checksum of its bytes, so one that was cut or changed is known by it. Others may be able to
