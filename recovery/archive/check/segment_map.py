@@ -115,8 +115,10 @@ class SegmentMap:
             _find(scanned, name, "manifest", detail, severity="unchecked")
             return True
         owner, facts = described.owner, work.facts
+        # A `key.prefix` of the plugin's that does not end in / is part of the topic's name in the key; the id tells.
+        has_prefix = owner.topic_id == facts.topic_id and facts.topic.endswith(owner.topic)
         told = {
-            "topic": (owner.topic, facts.topic),
+            "topic": (owner.topic, owner.topic if has_prefix else facts.topic),
             "topic id": (format_uuid(owner.topic_id), facts.topic_id and format_uuid(facts.topic_id)),
             "partition": (owner.partition, facts.partition),
             "start offset": (described.start_offset, work.segment.base_offset),

@@ -220,6 +220,22 @@ def test_a_manifest_of_another_segment_is_noticed(copy: Callable[[str], Path]) -
     }
 
 
+@pytest.mark.parametrize("has_metadata", [False, True])
+def test_a_prefix_that_is_no_folder_is_part_of_the_topics_name(tmp_path: Path, has_metadata: bool) -> None:
+    """`key.prefix` is any text that the plugin puts before its keys."""
+    archive = write_archive(tmp_path / "archive", "aiven", made_copies(segments=3))
+    write_metadata(tmp_path / "log-dir", metadata_records(archive.metadata), segment_batches=1000)
+    (folder,) = archive.root.iterdir()
+    folder.rename(archive.root / f"prod-{folder.name}")
+    metadata = [tmp_path / "log-dir"] if has_metadata else []
+    (verdict,) = gone_through(archive.root, metadata=metadata, topics=["prod-made"])
+    assert not [found for one in verdict.objects for found in one.verdict.findings]
+    other = folder.name.replace("made-", "prod-other-")
+    (archive.root / f"prod-{folder.name}").rename(archive.root / other)
+    bad = bad_objects(gone_through(archive.root))
+    assert [rules for key, rules in bad.items() if key.endswith("manifest")] == [["manifest"]] * 3
+
+
 def test_every_segment_id_is_one(stored_archive: TieredArchive) -> None:
     """What the other tests stand on: the sample has segments of transactions, with and without aborted ones."""
     segments = list(finished_segments(stored_archive.root, stored_archive.log_dirs, TOPICS))
