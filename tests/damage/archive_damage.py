@@ -363,7 +363,7 @@ def _unknown_segment(archive: WrittenArchive, rng: random.Random) -> MustFind | 
     copy = _inner(archive, rng)
     archive.metadata = [one for one in archive.metadata if one.segment_id != copy.remote.segment_id]
     keys = [archive.place(copy, part) for part in archive.parts(copy)]
-    return _must(archive, keys, "orphan", severity="note")
+    return _must(archive, keys, "not-compared", severity="note")
 
 
 def _foreign_object(archive: WrittenArchive, rng: random.Random) -> MustFind | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from native.crc32c import crc32c_of_bytes
 from recovery.archive.check.scanned import ScannedSegment, SegmentWork
 from recovery.archive.layouts.holed_log import ChunkError
-from recovery.archive.layouts.layout import ArchivedFiles, Layout, kafka_name
+from recovery.archive.layouts.layout import ArchivedFiles, Layout, is_gone, kafka_name, part_kind
 from recovery.archive.stores.archived import PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Rule, Severity
@@ -60,7 +61,7 @@ class SegmentMap:
     def scan(self, work: SegmentWork) -> ScannedSegment:
         """Return the results for a segment; a fault in it is a finding, never an error."""
         scanned = ScannedSegment(segment=work.segment)
-        self._find_missing(scanned)
+        self._find_missing(work, scanned)
         files = self._files(work, scanned)
         if files is None:
             self._leave_out(scanned)
@@ -78,12 +79,16 @@ class SegmentMap:
                 _check_description(scanned, source, remote, has_epochs=not self._is_logs_only)
         return scanned
 
-    def _find_missing(self, scanned: ScannedSegment) -> None:
+    def _find_missing(self, work: SegmentWork, scanned: ScannedSegment) -> None:
         required = self._layout.required_parts
         if self._is_logs_only:
             required &= self._layout.objects_of(PartKind.LOG)
         for kind in sorted(required - scanned.segment.parts.keys(), key=lambda part: part.value):
-            detail = f"{self._layout.name_of(scanned.segment, kind)} is not there"
+            name = self._layout.name_of(scanned.segment, kind)
+            detail = f"{name} is not there"
+            with suppress(OSError):
+                self._store.stat(f"{work.facts.path}/{name}".lstrip("/"))
+                detail = f"{name} exists, but the list or listing of the archive does not have it: it was not checked"
             _find(scanned, _canonical(scanned, kind), "missing-object", detail)
 
     def _leave_out(self, scanned: ScannedSegment) -> None:
@@ -98,10 +103,9 @@ class SegmentMap:
             return files if self._is_own(work, scanned, files) else None
         except FormatError as error:
             _find(scanned, PartKind.MANIFEST.value, "manifest", str(error), position=error.position or None)
-        except FileNotFoundError:
-            pass  # reported already
         except OSError as error:
-            _find(scanned, PartKind.MANIFEST.value, "unreadable", str(error), severity="unchecked")
+            if PartKind.MANIFEST in scanned.segment.parts:  # else it is reported already
+                _find(scanned, PartKind.MANIFEST.value, "unreadable", str(error), severity="unchecked")
         return None
 
     def _is_own(self, work: SegmentWork, scanned: ScannedSegment, files: ArchivedFiles) -> bool:
@@ -139,7 +143,7 @@ class SegmentMap:
         task = work.task
         if self._is_logs_only:
             task = replace(task, has_indexes=False, expiration_ms=None)
-        guarded = _GuardedFiles(files, scanned)
+        guarded = _GuardedFiles(files, scanned, self._layout)
         try:
             result = check_segment(task, self._reading, guarded)
         except MissingKeyError as error:
@@ -151,6 +155,7 @@ class SegmentMap:
             return
         except OSError as error:
             _find(scanned, work.task.log, "unreadable", str(error), severity="unchecked")
+            self._leave_indexes(scanned)
             return
         result.findings = [finding for finding in result.findings if finding.file not in guarded.lost]
         scanned.result = result
@@ -163,6 +168,18 @@ class SegmentMap:
             self._look_again(log, scanned, has_listed_size=has_listed_size)
         if is_empty and scanned.result is not None:
             _find(scanned, work.task.log, "empty-log", "it holds no batch: no broker archives such a segment")
+
+    def _leave_indexes(self, scanned: ScannedSegment) -> None:
+        """Say of the indexes that they were not checked, because their log cannot be read."""
+        if self._is_logs_only:
+            return
+        for kind in sorted(
+            self._layout.objects_of(PartKind.OFFSET_INDEX, PartKind.TIME_INDEX) - {PartKind.MANIFEST},
+            key=lambda part: part.value,
+        ):
+            if kind in scanned.segment.parts:
+                detail = "it was not checked: the log that it belongs to cannot be read"
+                _find(scanned, _canonical(scanned, kind), "unreadable", detail, severity="unchecked")
 
     def _look_again(self, log: StoredObject, scanned: ScannedSegment, *, has_listed_size: bool) -> None:
         """Drop the result of a log that was replaced while it was read."""
@@ -188,8 +205,9 @@ class SegmentMap:
             try:
                 data = files.read_part(kind)
                 _check_small(kind, data, scanned)
-            except FileNotFoundError:
-                continue
+            except FileNotFoundError as error:
+                if is_gone(error):
+                    _find_gone(scanned, self._layout, kind, error)
             except MissingKeyError as error:
                 _find(scanned, name, "missing-key", str(error), severity="unchecked")
             except ChunkError as error:
@@ -210,9 +228,10 @@ class _GuardedFiles:
         lost: names of these indexes, in whose place an empty one is read.
     """
 
-    def __init__(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+    def __init__(self, files: ArchivedFiles, scanned: ScannedSegment, layout: Layout) -> None:
         self._files = files
         self._scanned = scanned
+        self._layout = layout
         self.lost: set[str] = set()
 
     def open(self, name: str) -> OpenedLog:
@@ -223,6 +242,11 @@ class _GuardedFiles:
         """Return the first bytes of an index and its size."""
         try:
             return self._files.read_index(name, take)
+        except FileNotFoundError as error:
+            kind = part_kind(name)
+            if kind is not None and is_gone(error):
+                _find_gone(self._scanned, self._layout, kind, error)
+            raise
         except ChunkError as error:
             self.lost.add(name)
             _find(self._scanned, name, "chunk", str(error))
@@ -232,6 +256,14 @@ class _GuardedFiles:
 def _canonical(scanned: ScannedSegment, kind: PartKind) -> str:
     """Return the name that a broker gives a part."""
     return kafka_name(kind, scanned.segment.base_offset, scanned.end_offset)
+
+
+def _find_gone(scanned: ScannedSegment, layout: Layout, kind: PartKind, error: OSError) -> None:
+    """Say of the object that holds a part that it was listed, and is not there any more."""
+    (holder,) = layout.objects_of(kind) - {PartKind.MANIFEST}
+    name = _canonical(scanned, holder)
+    if not any(finding.file == name and finding.rule == "unreadable" for finding in scanned.findings):
+        _find(scanned, name, "unreadable", f"it was listed, and has gone: {error}", severity="unchecked")
 
 
 def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:

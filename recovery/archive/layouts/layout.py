@@ -70,6 +70,11 @@ def part_kind(name: str) -> PartKind | None:
     return _KINDS.get(file_kind(name))
 
 
+def is_gone(error: FileNotFoundError) -> bool:
+    """Return whether an object that was listed has gone since, which a store names; else a segment has no such part."""
+    return error.filename is not None
+
+
 class ArchivedFiles(Protocol):
     """The files of one archived segment: those of `SegmentFiles`, and the small ones."""
 
@@ -89,7 +94,7 @@ class ArchivedFiles(Protocol):
         """Return all bytes of a small file.
 
         Raises:
-            FileNotFoundError: the segment has no such part.
+            FileNotFoundError: the segment has no such part, or it has gone (`is_gone`).
             ChunkError: it cannot be restored from its object.
             MissingKeyError: it is encrypted with a key that was not given.
             OSError: it cannot be read, or is larger than any file of its kind.
@@ -239,7 +244,7 @@ class PlainFiles:
         """Return the first bytes of an index and its size."""
         kind = part_kind(name)
         if kind is None:
-            raise FileNotFoundError(errno.ENOENT, "no part of a segment", name)
+            raise FileNotFoundError(errno.ENOENT, f"{name} is no part of a segment")
         stored = self._object(kind)
         take(min(stored.size_bytes, MOST_INDEX_BYTES))
         data = self._store.read(stored.key, most_bytes=MOST_INDEX_BYTES)

@@ -75,17 +75,24 @@ class ListedStore:
                 "SELECT name, size, version, max(rowid) FROM objects WHERE parent = ? GROUP BY name ORDER BY name",
                 (prefix,),
             ).fetchall()  # of objects named twice, the last
-        sized_rows, unread = [], []
+        sized_rows, gone, unread = [], [], []
         for row in rows:
             try:
                 sized_rows.append(self._row_of(prefix, row[0]) if row[1] == _SIZE_UNKNOWN else row[:3])
+            except FileNotFoundError:
+                gone.append(row[0])
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
                 unread.append((prefix + row[0], str(error.strerror)))
+        if gone:
+            detail = (
+                f"in the list, and not there, as {len(gone)} in all that the list has below the same prefix"
+            )
+            unread.append((prefix + gone[0], detail))
         return Level(
             prefixes=[child for (child,) in prefixes],
-            objects=ObjectTable.of_rows(prefix, [row for row in sized_rows if row is not None]),
+            objects=ObjectTable.of_rows(prefix, sized_rows),
             unread=unread,
         )
 
@@ -117,12 +124,9 @@ class ListedStore:
         """Remove an object."""
         self._store.remove(key)
 
-    def _row_of(self, prefix: str, name: str) -> tuple[str, int, str] | None:
-        """Return a row with what the store says of an object, None if it has gone since the list was made."""
-        try:
-            stored = self._store.stat(prefix + name)
-        except FileNotFoundError:
-            return None
+    def _row_of(self, prefix: str, name: str) -> tuple[str, int, str]:
+        """Return a row with what the store says of an object."""
+        stored = self._store.stat(prefix + name)
         return name, stored.size_bytes, stored.version
 
     def _fill(self, entries: Iterator[_Entry]) -> None:

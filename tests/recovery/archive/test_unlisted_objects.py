@@ -49,6 +49,9 @@ def test_what_a_list_does_not_have_is_not_rebuilt(suffix: str, is_in_place: bool
     report = recovered(archive, is_in_place=is_in_place, files_from=files_from)
     (row,) = report.objects
     assert (row["key"], row["rule"], row["rebuilt"]) == (key, "missing-object", None)
+    assert row["detail"].startswith(
+        f"{unlisted.name} exists, but the list or listing of the archive does not have it"
+    )
     assert row["not_rebuilt"].startswith(
         "the object exists, but the list or listing of the archive does not have it. "
     )
