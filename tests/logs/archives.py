@@ -187,7 +187,7 @@ def made_copies(
     in the middle of the next segment, committed and aborted by turns. The leader changes in every third segment.
     """
     rng = random.Random(f"{topic} {partition} {seed}")
-    owner = RemotePartition(topic=topic, topic_id=_uuid(random.Random(topic)), partition=partition)
+    owner = RemotePartition(topic=topic, topic_id=new_uuid(random.Random(topic)), partition=partition)
     log = MadeLog(rng)
     return [log.roll(owner, batches, number) for number in range(segments)]
 
@@ -212,7 +212,7 @@ class ForkedCopies:
 def forked_copies(*, lost_batches: int = 8) -> ForkedCopies:
     """Segments of two leaders that have archived the same offsets, with other producers; the second one goes on."""
     rng = random.Random(3)
-    owner = RemotePartition(topic="fork", topic_id=_uuid(random.Random("fork")), partition=0)
+    owner = RemotePartition(topic="fork", topic_id=new_uuid(random.Random("fork")), partition=0)
     old = MadeLog(rng)
     shared = [old.roll(owner, 8, number) for number in (0, 1)]
     new = deepcopy(old)
@@ -220,7 +220,7 @@ def forked_copies(*, lost_batches: int = 8) -> ForkedCopies:
     lost = old.roll(owner, lost_batches, 3)
     new.lead(1)
     first = new.roll(owner, 8, 3)
-    first = replace(first, remote=replace(first.remote, segment_id=_uuid(random.Random(1)), broker_id=2))
+    first = replace(first, remote=replace(first.remote, segment_id=new_uuid(random.Random(1)), broker_id=2))
     new.idempotent = MadeLog.PLAIN
     after = [new.roll(owner, 8, number) for number in (4, 6, 7)]
     return ForkedCopies(shared=shared, lost=lost, first=first, after=after)
@@ -268,6 +268,10 @@ class MadeLog:
             else:
                 is_last = place == batches - 1
                 self._append_data(base, self.TRANSACTIONAL if is_last else self.idempotent)
+        return self.close(owner, base)
+
+    def close(self, owner: RemotePartition, base: int, *, broker_id: int = 1) -> SegmentCopy:
+        """Close the segment that began at *base*, and begin the next one; return it as it is archived."""
         self._time_entry(base)
         files = {
             LOG: self._log,
@@ -282,10 +286,10 @@ class MadeLog:
         first = [one for one in self._epochs if one.start_offset <= base][-1]
         remote = RemoteSegment(
             owner=owner,
-            segment_id=_uuid(self._rng),
+            segment_id=new_uuid(self._rng),
             start_offset=base,
             end_offset=self._offset - 1,
-            broker_id=1,
+            broker_id=broker_id,
             max_timestamp_ms=self._max[0],
             event_timestamp_ms=self._max[0],
             leader_epochs=(LeaderEpochEntry(first.epoch, base), *within),
@@ -377,11 +381,11 @@ class MadeLog:
 
 def doubled(copies: Sequence[SegmentCopy], place: int) -> list[SegmentCopy]:
     """The segments, and one of them once more under another id: two leaders have archived the same offsets."""
-    again = replace(copies[place].remote, segment_id=_uuid(random.Random(place)), broker_id=2)
+    again = replace(copies[place].remote, segment_id=new_uuid(random.Random(place)), broker_id=2)
     return [*copies, replace(copies[place], remote=again)]
 
 
-def _uuid(rng: random.Random) -> UUID:
+def new_uuid(rng: random.Random) -> UUID:
     """An id whose text does not begin with a dash, as Kafka draws them."""
     while True:
         drawn = UUID(int=rng.getrandbits(128), version=4)

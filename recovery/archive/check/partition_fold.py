@@ -111,7 +111,8 @@ class PartitionFold:
             return chain_number
         finding = self._ends.begin(base, self._cover.end_of(epochs_of(scanned) or (), base))
         if finding is not None:
-            scanned.findings.append(finding)
+            is_cut_off = scanned.segment.key in self._head.cut_off
+            scanned.findings.append(finding.as_note() if is_cut_off else finding)
         snapshots = (chain.snapshot_at(base) for chain in self._chains)
         snapshot = next((data for data in snapshots if data is not None), None)
         self._chains.append(TieredChain(self._head.facts, base, snapshot, self._rebuilding))

@@ -40,6 +40,8 @@ class PartitionHead:
             not know: no broker reads them, and faults in them are notes, not damage.
         gone: first and last offsets, ascending, of what is deleted or below the log start: if it is missing, that is
             not a gap.
+        cut_off: base offsets and ids of finished segments that are no part of the log any more: offsets that their
+            histories lack are in no broker's log.
         digests: of the segments that exist now, DIGEST_BYTES each, in their order.
     """
 
@@ -49,6 +51,7 @@ class PartitionHead:
     findings: tuple[Finding, ...] = ()
     unfinished: frozenset[tuple[int, str]] = frozenset()
     gone: tuple[tuple[int, int], ...] = ()
+    cut_off: frozenset[tuple[int, str]] = frozenset()
     digests: bytes = b""
 
     @property

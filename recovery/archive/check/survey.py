@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOptions
-from recovery.archive.inventory.entry import SegmentStatus
+from recovery.archive.inventory.entry import LineagePlace, SegmentStatus
 from recovery.archive.inventory.expectations import Expectations
 from recovery.archive.inventory.inventory import RULES_OF_READING
 from recovery.archive.layouts.layout import Layout
@@ -39,6 +39,8 @@ _UNREAD = frozenset(
     }
 )
 """What no broker reads, now or ever: faults in it are notes."""
+_CUT_OFF = frozenset({LineagePlace.OUTSIDE, LineagePlace.SUPERSEDED})
+"""Places of finished segments that are no part of the log any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,9 @@ def _surveyed(
             (entry.base_offset, entry.segment_id) for entry in inventory.entries if entry.status in _UNREAD
         ),
         gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in inventory.gone),
+        cut_off=frozenset(
+            (entry.base_offset, entry.segment_id) for entry in inventory.entries if entry.place in _CUT_OFF
+        ),
         digests=digests,
     )
     works = PartitionWork(

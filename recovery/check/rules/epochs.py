@@ -102,6 +102,7 @@ def check_epochs(
         real
         and log_end_offset is not None
         and entries[0].start_offset > max(run.last_offset for _, run in real)
+        and entries[0].epoch != real[-1][1].epoch  # else the log start lies within the last batch
     ):
         detail = f"the first line begins at {entries[0].start_offset}, after all batches that have an epoch"
         return [*findings, _of_file("epoch-content", detail)]

@@ -301,6 +301,7 @@ class TestEpochs:
         assert self.check(runs, [(1, 0), (2, 150), (4, 200)]) == []
         assert self.check(runs, [(2, 150), (4, 200)]) == [], "the file begins in the middle of the log"
         assert self.check([(-1, 0, 50), (1, 60, 90)], [(1, 60)]) == [], "written before there were epochs"
+        assert self.check(runs, [(4, 295)]) == [], "the log start lies within the last batch"
         assert self.check([], [(1, 0)]) == []
         assert self.check(runs, [(1, 0), (2, 150), (4, 200), (5, 300)]) == [], "a leader that wrote nothing"
 
