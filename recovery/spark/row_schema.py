@@ -11,7 +11,7 @@ from segfmt import byte_layout
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 
 class RowSchema:
@@ -24,7 +24,7 @@ class RowSchema:
             and records without a timestamp the one of -1 ms.
 
     Raises:
-        UsageError: an unknown column, or one of another type.
+        UsageError: an unknown column, one of another type, one that may not be null, or the same one twice.
     """
 
     def __init__(self, schema: StructType, include: Include, *, is_kafka_style: bool) -> None:
@@ -38,6 +38,13 @@ class RowSchema:
                 raise UsageError(
                     f"{field.name}: the given schema has type {given_type}, the column is {wanted_type}"
                 )
+            if not _may_be_null(field):
+                raise UsageError(
+                    f"{field.name}: the given schema says NOT NULL: leave that out, because any column may be null "
+                    "here, and Spark would not look for nulls in it"
+                )
+        if len(set(self.names)) < len(self.names):
+            raise UsageError(f"the given schema has a column twice: {', '.join(schema.names)}")
 
     def arrow(self) -> pa.Schema:
         """Return the Arrow schema that Spark expects, under the columns' own names."""
@@ -64,6 +71,15 @@ class RowSchema:
             ]
         fields = [field.with_name(name) for field, name in zip(batch.schema, self._schema.names, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _may_be_null(field: StructField) -> bool:
+    """Return whether a column, and the fields of the structs in it, may be null."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    kind = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
+    fields = kind.fields if isinstance(kind, StructType) else []
+    return field.nullable and all(map(_may_be_null, fields))
 
 
 def _without_empty(lists: pa.ListArray) -> pa.ListArray:

@@ -13,14 +13,17 @@ from dataclasses import dataclass, replace
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.log_tails import Identity, LogTails, Tail
 from recovery.archive.records.offset_limits import Incarnation
 from recovery.archive.records.offset_range import NOTHING
 from recovery.archive.records.partition_plans import planned_partitions
 from recovery.archive.records.planned_partition import PlannedPartition
 from recovery.archive.records.read_request import ReadRequest, Selection
-from recovery.archive.stores.archived import PartitionPrefix
+from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
+from recovery.check.finding import REMEDIES
+from recovery.errors import DamagedSegmentError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,11 @@ class ArchiveEnds:
         on_seen: Callable[[PartitionPrefix], None],
         on_note: Callable[[str], None],
     ) -> Iterator[PartitionSpan]:
-        """Yield the partitions of *selection* that have segments; the rest is as for `plan_reads`."""
+        """Yield the partitions of *selection* that have segments; the rest is as for `plan_reads`.
+
+        Raises:
+            DamagedSegmentError: the last segment of one has a malformed description, and damage fails the query.
+        """
         request = replace(self._request, selection=selection)
         partitions = planned_partitions(
             self._store, self._layout, request, broker, on_seen=on_seen, on_note=on_note
@@ -95,5 +102,14 @@ class ArchiveEnds:
         is_under_way = last.told is None and self._layout.is_tiered and last.is_last
         base_offset = last.segment.base_offset
         end_offset = base_offset if is_under_way else tails.of(planned[tails.last_row(planned)]).end_offset
+        fault = tails.of(last).fault
+        if fault is not None and self._request.options.corrupt is Corrupt.FAIL:
+            name = partition.where.prefix + self._layout.name_of(
+                last.segment, self._layout.last_part or PartKind.LOG
+            )
+            raise DamagedSegmentError(
+                f"{self._store.url}/{name}: {fault}. Where the archive ends is not known. Remedy: "
+                f"{REMEDIES[fault.rule]}. To read on: corrupt=skip ends the stream before this segment for now"
+            )
         stable = partition.last_stable_offset
         return end_offset if stable is None else min(end_offset, stable)

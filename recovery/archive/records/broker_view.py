@@ -18,7 +18,7 @@ from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.records.stable_offset import OpenTransactions, sound_batches
 from recovery.archive.remote.lineage import derive_epochs, merge_ranges, trace_lineage
 from recovery.archive.remote.remote_metadata import RemoteMetadata, find_sources, read_remote_metadata
-from recovery.archive.remote.replicas import Replicas, topic_id_of
+from recovery.archive.remote.replicas import Replicas, has_folders, topic_id_of
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding
@@ -112,11 +112,19 @@ class BrokerView:
 
     Args:
         stores: one per log dir; `__remote_log_metadata` is read from them, if it is there.
+
+    Raises:
+        UsageError: one is not there.
     """
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self._log_dirs = tuple(stores)
-        self._read()
+        try:
+            self._read()
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"metadata={error.filename}: no such folder: give log dirs of brokers, or copies of them"
+            ) from None
 
     def _read(self) -> None:
         self._replicas = Replicas(self._log_dirs)
@@ -140,13 +148,21 @@ class BrokerView:
     ) -> None:
         self._metadata.close()
 
-    def require_metadata_topic(self) -> None:
-        """Refuse log dirs that say nothing of archived segments.
+    def require_log_dirs(self, *, is_tiered: bool) -> None:
+        """Refuse log dirs that say nothing.
 
         Raises:
-            UsageError: none of them has a partition of the metadata topic.
+            UsageError: one has no folder of a partition; or none has one of the metadata topic, and the archive is of
+                tiered storage.
         """
-        if not self._metadata.sources:
+        sources = [source.store for replicas in self._metadata.sources.values() for source in replicas]
+        for store in self._log_dirs:
+            if store not in sources and not has_folders(store):
+                raise UsageError(
+                    f"metadata={store.url}: no folder of a partition is in it: give log dirs of brokers, or copies of "
+                    "them"
+                )
+        if is_tiered and not self._metadata.sources:
             urls = ",".join(store.url for store in self._log_dirs)
             raise UsageError(
                 f"metadata={urls}: no partition of {TOPIC} is in it, so nothing could be compared. Give the log dirs "

@@ -37,11 +37,13 @@ class Tail(NamedTuple):
         end_offset: after its last sound batch that continues another.
         known_end: the same by what its files know of it; a log that was cut does not reach it.
         epoch: leader epoch of that batch, None if it is not known.
+        fault: why nothing says how the log is to be read; None for a log that can be.
     """
 
     end_offset: int
     known_end: int
     epoch: int | None
+    fault: Fault | None = None
 
 
 class Rest(NamedTuple):
@@ -90,7 +92,8 @@ class LogTails:
         tail = self.found.get(identity) or self._kept.get(identity)
         if tail is None:
             tail = self._read(planned)
-        self.found[identity] = tail
+        if tail.fault is None:  # what is wrong may be mended
+            self.found[identity] = tail
         return tail
 
     def has_rests(self, planned: PlannedSegment) -> bool:
@@ -149,7 +152,7 @@ class LogTails:
         base_offset = segment.base_offset
         files = described_files(self._store, self._layout, segment)
         if isinstance(files, Fault):
-            return Tail(base_offset, base_offset, None)
+            return Tail(base_offset, base_offset, None, files)
         described = files.described()
         if described is not None:
             return _told_tail(Told.by(described))

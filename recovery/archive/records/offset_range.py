@@ -158,7 +158,11 @@ class OffsetLookup:
         return max(self._planned.segments.base_offsets[0], self._start_offset or 0)
 
     def _reaches(self, offset: int) -> bool:
-        """Return whether there is a batch with the offset before *offset*, or a segment that begins there or later."""
+        """Return whether there is a batch with the offset before *offset*, or a segment that begins there or later.
+
+        Raises:
+            DamagedSegmentError: the last segment is damaged so that nobody knows.
+        """
         last = len(self._planned) - 1
         if offset <= self._planned.segments.base_offsets[last]:
             return True
@@ -166,7 +170,11 @@ class OffsetLookup:
         if self._first("last_offset", options, [last]) is not None:
             return True
         end_row = self._tails.last_row(self._planned)
-        return end_row != last and self._tails.of(self._planned[end_row]).end_offset >= offset
+        if end_row != last and self._tails.of(self._planned[end_row]).end_offset >= offset:
+            return True
+        # The last segment may be damaged, and fail the query: then that is the reason.
+        damaged = replace(self._request.options, lowest_offset=offset - 1, has_control_records=True)
+        return self._first("offset", damaged, [last]) is not None
 
     def _first_since(self, time_ms: int) -> int | None:
         """Return the first offset of a record that is not older, as a broker does: control records count."""

@@ -96,8 +96,8 @@ class _PartitionPlans:
 
     def plan(self, pool: PoolAhead) -> Iterator[PlannedPartition]:
         """Yield the partitions; those that have changed are listed and compared again, at last as they are."""
-        if self._broker is not None and self._layout.is_tiered:
-            self._broker.require_metadata_topic()
+        if self._broker is not None:
+            self._broker.require_log_dirs(is_tiered=self._layout.is_tiered)
         found = pool.map_ahead(self._identified, self._walked(), PLANNED_AHEAD)
         chosen: Iterable[FoundPartition] = filter(self._is_taken, found)
         for count in range(MOST_READINGS_AGAIN + 1):

@@ -14,6 +14,7 @@ from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
 from recovery.archive.stores.segment_table import SegmentTable
 from segfmt.checkpoint import LeaderEpochEntry
+from segfmt.filenames import CLUSTER_METADATA_TOPIC
 from segfmt.remote_log_metadata import RemoteSegment
 
 TASK_BYTES = 256 << 20
@@ -22,7 +23,9 @@ TASK_SEGMENTS = 500
 """In a task at most: in a bucket, opening a small segment costs as much as reading some MiB."""
 MOST_EARLIER: Final = 4
 """Segments before its own that a run knows: they may go on where one of its own ends early."""
-_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA_TOPIC}
+)
 """A pattern does not match them: Kafka's clients leave them out, too."""
 
 

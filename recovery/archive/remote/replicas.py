@@ -6,7 +6,7 @@ have been created since. Names of plain copies have no id, so for these any fold
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -45,6 +45,11 @@ def topic_id_of(where: PartitionPrefix) -> UUID | None:
         return None
 
 
+def has_folders(log_dir: Store) -> bool:
+    """Return whether there is a folder with the name of a partition in a log dir."""
+    return next(_folders(log_dir), None) is not None
+
+
 class Replicas:
     """The replicas of partitions in log dirs.
 
@@ -75,10 +80,8 @@ class Replicas:
         if self._folders is None:
             self._folders = {}
             for store, _ in self._log_dirs:
-                for prefix in store.list_level("").prefixes:
-                    name, dash, number = prefix.rstrip("/").rpartition("-")
-                    if dash and number.isascii() and number.isdigit():
-                        self._folders.setdefault(name, []).append((store, prefix))
+                for name, prefix in _folders(store):
+                    self._folders.setdefault(name, []).append((store, prefix))
         found = {_topic_id_at(store, prefix) for store, prefix in self._folders.pop(topic, [])}
         return self._ids.setdefault(topic, frozenset(topic_id for topic_id in found if topic_id is not None))
 
@@ -95,6 +98,14 @@ class Replicas:
             log_start_offset=starts.get((where.topic, where.partition)),
             epochs=_epochs_at(store, prefix),
         )
+
+
+def _folders(store: Store) -> Iterator[tuple[str, str]]:
+    """Yield topic and prefix of the folders in a log dir that have the name of a partition."""
+    for prefix in store.list_level("").prefixes:
+        name, dash, number = prefix.rstrip("/").rpartition("-")
+        if dash and number.isascii() and number.isdigit():
+            yield name, prefix
 
 
 def _log_starts(store: Store) -> dict[tuple[str, int], int]:

@@ -7,11 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.records.archive_ends import ArchiveEnds
 from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.offset_limits import OffsetLimits
+from recovery.archive.records.read_request import ReadRequest, Selection
 from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.stores.stores import open_store
 from recovery.errors import DamagedSegmentError
 from tests.logs.archives import MANIFEST, WrittenArchive, made_copies, metadata_records, write_archive
 from tests.logs.metadata_topic import write_metadata
+from tests.recovery.archive.test_archive_ends import ends_of
 from tests.runs.readings import read
 
 NAMES = ("offset", "fault")
@@ -62,3 +68,37 @@ def test_in_three_modes(
         DamagedSegmentError, match=rf"\.(log|rsm-manifest): .*({rule}|transaction-state): .*Remedy: "
     ):
         read(archive.root, *NAMES, options=committed, metadata=(log_dir,))
+
+
+@pytest.mark.parametrize("damage", [emptied, garbled])
+def test_where_the_archive_ends_is_not_known_then(
+    damage: Callable[[Path], None], archive: WrittenArchive
+) -> None:
+    topic, last = archive.copies[-1].owner.topic, archive.copies[-1]
+    manifest = archive.place(last, MANIFEST)
+    content = manifest.read_bytes()
+    damage(manifest)
+    pattern = rf"{manifest.name}: (byte 0: )?manifest: .*Remedy: restore"
+    with pytest.raises(DamagedSegmentError, match=pattern):
+        ends_of(archive.root, topic=topic)
+    selection = Selection(ends=OffsetLimits(option="it", everywhere=last.remote.end_offset))
+    with pytest.raises(DamagedSegmentError, match=pattern):
+        read(archive.root, "offset", selection=selection)
+    store = open_store(str(archive.root))
+    layout = layout_of(store)
+    skipping = ReadRequest(
+        url=store.url,
+        layout=layout.name,
+        options=ReadOptions(corrupt=Corrupt.SKIP),
+        selection=Selection(),
+        needs_aborted=False,
+    )
+    ends = ArchiveEnds(store, layout, skipping)
+
+    def found() -> int:
+        (span,) = ends.find(Selection(), None, on_seen=lambda _: None, on_note=lambda _: None)
+        return span.end_offset
+
+    assert found() == last.remote.start_offset
+    manifest.write_bytes(content)
+    assert found() == last.remote.end_offset + 1

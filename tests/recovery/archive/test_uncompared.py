@@ -120,7 +120,18 @@ def test_a_sound_topic_says_which_segments_are_orphans(archive: WrittenArchive) 
     ]
 
 
+def test_log_dirs_that_say_nothing_are_refused(archive: WrittenArchive, tmp_path: Path) -> None:
+    log_dir = log_dir_of(archive)
+    for empty, words in (
+        (tmp_path / "gone", "no such folder"),
+        (archive.root.parent, "no folder of a partition"),
+    ):
+        with pytest.raises(UsageError, match=f"metadata={empty}: {words}.*: give log dirs of brokers"):
+            read(archive.root, "offset", metadata=(log_dir, empty))
+
+
 def test_log_dirs_without_the_topic_are_refused(archive: WrittenArchive, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
     with pytest.raises(UsageError, match=f"metadata={tmp_path}: no partition of {TOPIC} is in it"):
         read(archive.root, "offset", metadata=(tmp_path,))
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import datasource
+from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
 from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, OffsetLimits
@@ -15,6 +16,7 @@ from recovery.archive.records.record_schema import Include
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.errors import UsageError
 from recovery.spark.pushed_filters import narrowed
+from recovery.spark.row_schema import RowSchema
 from recovery.spark.source_options import SourceOptions
 
 
@@ -133,7 +135,8 @@ class TestKafkaOptions:
         seen = [
             PartitionPrefix(prefix="", topic=topic, partition=at) for topic in ("a", "ab") for at in (0, 1)
         ]
-        seen.append(PartitionPrefix(prefix="", topic="__consumer_offsets", partition=0))
+        internal = ("__consumer_offsets", "__cluster_metadata")
+        seen += [PartitionPrefix(prefix="", topic=topic, partition=0) for topic in internal]
         for name, value, expected in (
             ("subscribe", "a, b", {("a", 0), ("a", 1)}),
             ("subscribePattern", "a", {("a", 0), ("a", 1)}),
@@ -193,3 +196,23 @@ class TestFilters:
         ]
         read, _ = narrowed(ReadOptions(lowest_offset=10), Selection(), filters)
         assert (read.lowest_offset, read.highest_offset) == (10, 40)
+
+
+HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType(), nullable=False)])
+
+
+class TestSchema:
+    @pytest.mark.parametrize(
+        ("fields", "words"),
+        [
+            ([StructField("key", BinaryType(), nullable=False)], "key: the given schema says NOT NULL"),
+            ([StructField("headers", ArrayType(HEADER))], "headers: the given schema says NOT NULL"),
+            (
+                [StructField(name, LongType()) for name in ("offset", "OFFSET")],
+                "the given schema has a column twice: offset, OFFSET",
+            ),
+        ],
+    )
+    def test_that_gives_wrong_rows_is_refused(self, fields: list[StructField], words: str) -> None:
+        with pytest.raises(UsageError, match=words):
+            RowSchema(StructType(fields), Include.RECORDS, is_kafka_style=False)
