@@ -23,7 +23,7 @@ from segfmt.remote_log_metadata import RemoteSegment
 SEGMENT_DIGEST_BYTES = 16
 DIGEST_BYTES = 2 * SEGMENT_DIGEST_BYTES
 """The first half changes with the segment and its objects, the other one with all else that its scan depends on."""
-VERSION = 13
+VERSION = 14
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 

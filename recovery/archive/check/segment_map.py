@@ -24,7 +24,7 @@ from recovery.check.task import Reading
 from recovery.read.opened_log import OpenedLog
 from recovery.read.rate_limit import RateLimit
 from segfmt import byte_layout
-from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FormatError, MissingKeyError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, log_name, txn_index_name
 from segfmt.java_text import LONG_MAX
@@ -363,8 +363,11 @@ def _check_description(
         else:
             _find(scanned, log, "metadata", detail)
     epoch_starts = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
+    forgotten = _forgotten_before(scanned, remote)
     for run in result.epoch_runs:
         at = [epoch for epoch, start in epoch_starts if start <= run.first_offset]
+        if run.first_offset < forgotten.start_offset and run.epoch <= forgotten.epoch:
+            continue
         if run.epoch >= 0 and (not at or at[-1] != run.epoch):
             detail = f"offset {run.first_offset} is of epoch {run.epoch}, {at[-1] if at else 'none'}"
             differs(detail, position=run.position)
@@ -374,6 +377,19 @@ def _check_description(
         if within is not None:
             own = [run.epoch for run in result.epoch_runs if run.first_offset <= within.start_offset]
             differs(f"offset {within.start_offset} is of epoch {own[-1]}, {within.epoch}")
+
+
+def _forgotten_before(scanned: ScannedSegment, remote: RemoteSegment) -> LeaderEpochEntry:
+    """Return the first leader epoch that the broker knew when it copied the segment, and where it began.
+
+    A log start offset within the segment cuts off the epochs before it, those of the segment's description as well as
+    those of its checkpoint. Otherwise the epochs begin with the segment.
+    """
+    data = scanned.small.get(PartKind.LEADER_EPOCHS)
+    first = read_leader_epoch_checkpoint(data)[:1] if data is not None else ()
+    if first and first == remote.leader_epochs[:1]:
+        return first[0]
+    return LeaderEpochEntry(-1, scanned.segment.base_offset)
 
 
 def _find(

@@ -73,7 +73,7 @@ def trace_lineage(
         cache: what the broker knows of the segments.
         epochs: of the log; `derive_epochs` replaces them if they are not known.
         log_start_offset: where the log begins; None if not known: then it begins with the first segment within the
-            leader epochs.
+            leader epochs, or where these begin in it.
         log_end_offset: after the last record, local ones included; None: after the last segment.
     """
     finished = sorted(
@@ -93,7 +93,7 @@ def trace_lineage(
     within = {segment.segment_id for segment in finished if is_within_leader_epochs(segment, end, epochs)}
     start = log_start_offset
     if start is None:
-        start = min((segment.start_offset for segment in finished if segment.segment_id in within), default=0)
+        start = min((_read_from(segment) for segment in finished if segment.segment_id in within), default=0)
     read, gaps = _read_through(cache, epochs, start)
     is_read = {segment.segment_id for segment in read}
     unread = [segment for segment in finished if segment.segment_id not in is_read]
@@ -109,6 +109,11 @@ def trace_lineage(
         outside=tuple(segment for segment in unread_above_start if segment.segment_id not in within),
         superseded=tuple(segment for segment in unread_above_start if segment.segment_id in within),
     )
+
+
+def _read_from(segment: RemoteSegment) -> int:
+    """Return the first offset of *segment* that its broker could read: the log may have begun within the segment."""
+    return max(segment.start_offset, segment.leader_epochs[0].start_offset)
 
 
 def is_within_leader_epochs(

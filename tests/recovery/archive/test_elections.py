@@ -64,12 +64,16 @@ def test_all_that_leaders_have_archived_is_sound(tmp_path: Path, layout: str, se
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_retention_leaves_is_sound(tmp_path: Path, seed: int) -> None:
+    """Also where the log start offset lay within a segment when that was archived."""
     made, rng = reigns(seed), random.Random(seed)
     end = made[-1].copies[-1].remote.start_offset
-    for number in range(3):
+    for number, layout in enumerate(("local-tiered", "aiven", "aiven")):
         start = rng.randrange(1, end)
         kept = after_retention(made, start, known_from=rng.choice((0, start // 2, start)))
-        assert rules(tmp_path / f"archive {number}", kept) == set()
+        metadata = tmp_path / f"metadata {number}"
+        write_metadata(metadata, metadata_records(copy.remote for copy in kept))
+        assert rules(tmp_path / f"archive {number}", kept, layout) == set()
+        assert rules(tmp_path / f"again {number}", kept, layout, [metadata]) == set()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
