@@ -187,9 +187,11 @@ def _read_value(topic: str, key: str, value: object) -> str:
     return str(value)
 
 
-def without_effect(overrides: Mapping[str, Configs], topics_here: Collection[str]) -> list[str]:
-    """Return a sentence for each topic that is given settings and has no log."""
+def without_effect(
+    overrides: Mapping[str, Configs], topics_here: Collection[str], *, where: str = "in the log dirs"
+) -> list[str]:
+    """Return a sentence for each topic that is given settings and has no log *where* this run looks."""
     return [
-        f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies in the log dirs, so its settings have no effect"
+        f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies {where}, so its settings have no effect"
         for topic in sorted(overrides.keys() - topics_here)
     ]

@@ -229,7 +229,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
     with open_observers(arguments.progress, arguments.metrics_port) as observers, ExitStack() as stack:
 
         def open_spark() -> SparkSession:
-            with signals.raising():
+            with signals.ending():
                 spark = open_session(
                     master=arguments.master,
                     remote=arguments.remote,

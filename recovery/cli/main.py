@@ -32,6 +32,13 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(**(options | {"allow_abbrev": False}))
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401 - argparse's
+        """Refuse what is not known here: left to the parser of all commands, the hint would be at its help."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> None:  # type: ignore[override]  # it does not return in either class
         _complain(f"{self.prog}: {message}. Remedy: see {self.prog} --help")
         sys.exit(1)
@@ -87,6 +94,7 @@ def _io_text(error: OSError) -> str:
         return str(error)
     remedies = {
         FileNotFoundError: "check the path",
+        NotADirectoryError: "give a folder",
         PermissionError: "run this as a user who may read and write it",
     }
     remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), None)

@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from recovery.errors import InterruptedRecoveryError
+from recovery.errors import InterruptedRecoveryError, RecoveryError
 
 if TYPE_CHECKING:
     from recovery.stop_request import StopRequest
@@ -111,6 +111,23 @@ class Signals:
             yield
         finally:
             self._raises = False
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """As `raising`, around a library that takes a signal for an error of its own, and prints it."""
+        import logging  # not earlier: --help needs none
+
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with self.raising():
+                yield
+        except RecoveryError as error:
+            if self._number and not isinstance(error, InterruptedRecoveryError):
+                raise InterruptedRecoveryError(self._number) from error
+            raise
+        finally:
+            logging.disable(before)
 
     def install(self) -> None:
         """Install our handlers for SIGTERM and SIGINT again, after a library has replaced them."""

@@ -43,7 +43,7 @@ _JAVA: Final = (
 )
 _CONNECT_PORT: Final = 15002
 _KNOCK_SECONDS: Final = 20
-_TAIL_BYTES: Final = 4096
+_TAIL_BYTES: Final = 1 << 16
 _PROXIES: Final = frozenset({"grpc_proxy", "https_proxy", "http_proxy"})
 """If the environment names a proxy, it is the proxy that connects."""
 _EMBEDDED: Final = {
@@ -121,7 +121,14 @@ def open_session(
         Exception
     ) as error:  # pyspark's errors have no common class: RuntimeError, PySparkException, Py4JError
         address = remote or master or "spark-submit's master"
-        remedy = _JAVA if remote is None else "start a Spark Connect server there, or leave out --remote"
+        if remote is not None:
+            remedy = "start a Spark Connect server there, or leave out --remote"
+        else:
+            remedy = (
+                _JAVA
+                if address.startswith("local")
+                else f"check the address and that its master runs; {_JAVA}"
+            )
         raise UsageError(f"no Spark session at {address}: {said or error}. Remedy: {remedy}") from error
     if master is None and remote is None and not spark.conf.get("spark.log.level", ""):
         # spark-submit's JVM goes on printing after this program has ended, and the report is to be the last.
@@ -161,7 +168,8 @@ def _opened_log(path: str | None) -> BinaryIO:
 def _last_line(log: BinaryIO) -> str:
     """Return what a JVM that could not be started has said last, without its stack."""
     log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-    lines = [line.rstrip() for line in log.read().decode(errors="replace").splitlines()]
+    is_cut = log.tell() > 0
+    lines = [line.rstrip() for line in log.read().decode(errors="replace").splitlines()][is_cut:]
     # Last of all, Spark's script stumbles over what the JVM has not said.
     meant = (
         line

@@ -37,6 +37,7 @@ from recovery.archive.layouts.layouts import (
 from recovery.archive.layouts.walk import OtherLayout
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
+from recovery.broker.topic_configs import without_effect
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.problem import Note
 from recovery.stop_request import StopRequest
@@ -169,8 +170,10 @@ class ArchiveRun:
             stack.callback(_note_removed, report, removed)
             expected = open_expectations(self._options.metadata, stack)
             unversioned = 0
+            topics: set[str] = set()
             for partition in self._partitions(expected, report):
                 removed += partition.removed
+                topics.add(partition.head.where.topic)
                 self._stop.check()
                 unknown = known.without(partition)
                 report.known_segments += len(partition.works) - len(unknown.works)
@@ -179,6 +182,10 @@ class ArchiveRun:
             if unversioned and self._output is not None:
                 text = f"{unversioned} segments are read in each run: neither list nor store has ETags of their objects"
                 report.notes += (Note(text=f"{text}, and by its size alone no object is known again"),)
+            idle = without_effect(
+                self._options.topic_configs, topics, where="in what is checked of the archive"
+            )
+            report.notes += tuple(Note(text=text) for text in idle)
             if not report.unlisted:
                 self._choice.refuse_missing(self._store.url)
                 if not spool.partition_count:

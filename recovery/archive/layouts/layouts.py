@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from recovery.archive.layouts.aiven_cipher import AivenKeys
     from recovery.archive.layouts.layout import Layout, PartitionLayouts
     from recovery.archive.layouts.walk import OtherLayout
-    from recovery.archive.stores.store import Store
+from recovery.archive.stores.store import Store
 
 AUTO: Final = "auto"
 _MOST_PREFIXES = 2_000
@@ -123,8 +123,11 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
                     return layout
                 deeper.append(path)
         pending = deeper
+    from recovery.archive.stores.listed_store import ListedStore  # not earlier: --help needs no store
+
+    listed = " of what the list of its objects names" if isinstance(store, ListedStore) else ""
     raise UsageError(
-        f"{store.url}: no folder of a partition was found in {prefix_count} prefixes, in any layout "
+        f"{store.url}: no folder of a partition was found in {prefix_count} prefixes{listed}, in any layout "
         f"({', '.join(LAYOUTS)}). Remedy: name the layout (the option layout), or the folder that holds the partitions"
     )
 

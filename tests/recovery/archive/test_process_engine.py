@@ -216,3 +216,11 @@ def test_a_cluster_is_not_this_process(tmp_path: Path, capsys: pytest.CaptureFix
 
 def plan_of(folder: Path) -> RunPlan:
     return RunPlan(options=ScanOptions(url=str(folder), layout="plain"), run=b"run", began_ms=0)
+
+
+def test_settings_of_a_topic_that_is_not_there_are_named(stored_archive: TieredArchive) -> None:
+    report = archive.verify(
+        str(stored_archive.path), topics=["plain"], topic_configs={"plane": {"cleanup.policy": "compact"}}
+    )
+    (note,) = [note.text for note in report.notes if "topic-config" in note.text]
+    assert "no log of plane lies in what is checked of the archive" in note

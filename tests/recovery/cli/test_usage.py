@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from recovery.cli.main import main
 from tests.logs.samples import Sample, unpack
 from tests.runs.command import RECOVERY, Done, assert_one_line, recover, run
 from tests.runs.driving import footprint
@@ -364,3 +365,19 @@ def test_a_zero_byte_in_a_path(tmp_path: Path) -> None:
         done = run(command, "-c", tmp_path / "server.properties")
         assert done.exit_code == 1
         assert_one_line(done, "no path can have a zero byte")
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (["archive", "verify", "x", "--layot", "plain"], "kafka-log-recovery archive verify"),
+        (["recover", "--log-dirs", "x", "--bar", "1"], "kafka-log-recovery recover"),
+    ],
+)
+def test_an_unknown_option_is_referred_to_the_help_of_its_command(words, program, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{program}: unrecognized arguments: --")
+    assert said.endswith(f"Remedy: see {program} --help\n")

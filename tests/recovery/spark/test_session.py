@@ -15,7 +15,7 @@ import pytest
 
 from recovery.errors import UsageError
 from recovery.spark.engine import sentence_of
-from recovery.spark.session import open_session
+from recovery.spark.session import _last_line, open_session
 from tests import ROOT
 from tests.brokers.tiered_broker import TieredArchive
 from tests.runs.command import run, start
@@ -181,3 +181,14 @@ def test_jvms_of_one_run_compile_quickly(tmp_path: Path) -> None:
     assert _COMPILER.items() <= once.items()
     given = settings(tmp_path)["spark.executor.extraJavaOptions"]
     assert given in once["spark.executor.extraJavaOptions"]  # options of others stay
+
+
+def test_what_a_jvm_says_last_is_found_behind_a_long_stack(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w+b") as log:
+        log.write(
+            b"java.net.UnknownHostException: nohost\n"
+            + b"\tat java.net.InetAddress.x(InetAddress.java:1)\n" * 900
+        )
+        assert _last_line(log) == "java.net.UnknownHostException: nohost"
+        log.write(b"\tat java.net.InetAddress.x(InetAddress.java:1)\n" * 900)
+        assert _last_line(log) == ""
