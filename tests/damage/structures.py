@@ -367,8 +367,29 @@ def incomplete_orphan(archive: WrittenArchive) -> Expected | None:
     doubled_under_another_id(archive)
     copy = doubled(_of(archive), 2)[-1]
     archive.place(copy, MANIFEST if archive.is_aiven else EPOCHS).unlink()
-    alone = noted("interrupted-copy") if archive.is_aiven else damaged("missing-object")
-    return Expected(alone, noted("orphan"), alone if archive.is_aiven else noted("duplicate"))
+    return Expected(noted("interrupted-copy"), noted("orphan"))
+
+
+def incomplete_beside_a_damaged_one(archive: WrittenArchive) -> Expected | None:
+    """What an interrupted copy seems to have left: the only sound log of these offsets."""
+    if not archive.is_tiered:
+        return None
+    incomplete_orphan(archive)
+    path = archive.place(_of(archive)[2], LOG)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return Expected(damaged("checksum", "chunk"), damaged("checksum", "chunk"))
+
+
+def all_last_parts_lost(archive: WrittenArchive) -> Expected | None:
+    """Of a partition, but for the last segment each was followed by another: its upload had ended."""
+    if not archive.is_tiered:
+        return None
+    for copy in _of(archive):
+        archive.place(copy, MANIFEST if archive.is_aiven else EPOCHS).unlink()
+    lost = damaged("missing-object")
+    return Expected(lost, lost, lost if archive.is_aiven else SOUND)
 
 
 def led_anew_since(archive: WrittenArchive) -> Expected | None:
@@ -502,6 +523,7 @@ STRUCTURES: dict[str, Structure] = {
         doubled_under_another_id, doubled_under_another_offset, moved_to_another_partition, copied_to_another_topic,
         foreign_object, upload_in_flight, upload_all_but_reported, upload_reported_later_and_damaged,
         upload_begun_without_objects, delete_begun, delete_reported_and_not_done, deleted, orphan, incomplete_orphan,
+        incomplete_beside_a_damaged_one, all_last_parts_lost,
         led_anew_since, newer_than_the_topic, unknown_partition, all_but_the_topic_gone, empty_partition,
         another_incarnation, another_incarnation_unknown, renamed_partition, two_histories,
         removed_behind_another_history, another_layout_beside, another_layout_beneath,

@@ -13,6 +13,7 @@ from recovery.archive.check.chain import NAMED_BY_BASE, FolderChain, TieredChain
 from recovery.archive.check.chain_ends import ChainEnds
 from recovery.archive.check.epoch_cover import EpochCover
 from recovery.archive.check.rebuild import Rebuilding
+from recovery.archive.check.remains import are_remains
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.check.trust import RebuildDecisions, SeamWitness
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict, verdict_of_nothing
@@ -77,8 +78,9 @@ class PartitionFold:
         for scanned in self._scanned:
             if scanned.is_confirmed:  # a cut log is not as long as a broker has told
                 scanned.findings = [finding for finding in scanned.findings if finding.rule != "cut-end"]
+        by_key = {scanned.segment.key: scanned for scanned in self._scanned} if self._head.twins else {}
         for scanned in self._scanned:
-            if scanned.segment.key in self._head.unfinished:
+            if scanned.segment.key in self._head.unfinished or are_remains(scanned, self._head, by_key):
                 _make_notes(scanned)
         verdict = PartitionVerdict(head=self._head, chain_count=max(1, len(self._chains)))
         for scanned in self._scanned:
@@ -217,6 +219,8 @@ class PartitionFold:
 
 def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:
     """Return whether a segment was never complete, so that others have its offsets, or there is a gap."""
+    if segment.key in head.twins:
+        return True
     is_unfinished = segment.key in head.unfinished
     return is_unfinished and layout.last_part is not None and layout.last_part not in segment.parts
 

@@ -10,7 +10,13 @@ from typing import Self
 
 from recovery.archive.columns import NOT_KEPT
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
-from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.archived import (
+    ArchivedSegment,
+    PartitionPrefix,
+    PartKind,
+    SegmentKey,
+    StoredObject,
+)
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
@@ -38,6 +44,7 @@ class PartitionHead:
         findings: of the inventory.
         unfinished: base offsets and ids of segments whose copy or deletion is not finished, or that the metadata does
             not know: no broker reads them, and faults in them are notes, not damage.
+        twins: of each segment that may be left of an interrupted copy, by names alone, the complete one beside it.
         gone: first and last offsets, ascending, of what is deleted or below the log start: if it is missing, that is
             not a gap.
         cut_off: base offsets and ids of finished segments that are no part of the log any more: offsets that their
@@ -49,7 +56,8 @@ class PartitionHead:
     facts: PartitionFacts
     settings: LogSettings
     findings: tuple[Finding, ...] = ()
-    unfinished: frozenset[tuple[int, str]] = frozenset()
+    unfinished: frozenset[SegmentKey] = frozenset()
+    twins: Mapping[SegmentKey, SegmentKey] = field(default_factory=dict)
     gone: tuple[tuple[int, int], ...] = ()
     cut_off: frozenset[tuple[int, str]] = frozenset()
     digests: bytes = b""

@@ -180,8 +180,9 @@ def _surveyed(
         settings=topic_configs.settings_of(topic),
         findings=tuple(finding for finding in inventory.findings if finding.rule not in RULES_OF_READING),
         unfinished=frozenset(
-            (entry.base_offset, entry.segment_id) for entry in inventory.entries if entry.status in _UNREAD
+            entry.key for entry in inventory.entries if entry.status in _UNREAD and not entry.twin_id
         ),
+        twins={entry.key: (entry.base_offset, entry.twin_id) for entry in inventory.entries if entry.twin_id},
         gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in inventory.gone),
         cut_off=frozenset(
             (entry.base_offset, entry.segment_id) for entry in inventory.entries if entry.place in _CUT_OFF

@@ -132,7 +132,7 @@ class RebuildDecisions:
             scanned,
             {kind: judged.verdict.findings for kind, judged in parts.items()},
             self._row,
-            is_finished=segment.key not in self._head.unfinished,
+            is_finished=segment.key not in self._head.unfinished and segment.key not in self._head.twins,
             is_tiered=self._is_tiered,
         )
         obstacles = dict.fromkeys(wrong, obstacle)

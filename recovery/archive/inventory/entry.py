@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from recovery.archive.remote.lineage import Lineage, OffsetRange
 from recovery.archive.remote.remote_cache import RemoteLogCache
-from recovery.archive.stores.archived import PartKind
+from recovery.archive.stores.archived import PartKind, SegmentKey
 from recovery.check.finding import Finding
 from segfmt.checkpoint import LeaderEpochEntry
 
@@ -51,6 +51,7 @@ class InventoryEntry:
         present: the objects that are there.
         size_bytes: of these.
         leader_epochs: by the metadata, none without it.
+        twin_id: of the complete segment beside it, if it is incomplete and there is no metadata; else empty.
     """
 
     base_offset: int
@@ -61,6 +62,12 @@ class InventoryEntry:
     present: frozenset[PartKind] = frozenset()
     size_bytes: int = 0
     leader_epochs: tuple[LeaderEpochEntry, ...] = ()
+    twin_id: str = ""
+
+    @property
+    def key(self) -> SegmentKey:
+        """Which segment it is in its partition."""
+        return self.base_offset, self.segment_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,27 +120,48 @@ def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory
     """Return the inventory by names alone: parts that are missing, offsets that occur twice."""
     entries: list[InventoryEntry] = []
     findings: list[Finding] = []
-    for segment in _listed(archived.segments):
-        status = SegmentStatus.ARCHIVED
+    listed = list(_listed(archived.segments))
+    whole: dict[int, _Listed] = {}
+    for segment in listed:
+        longest = whole.get(segment.base_offset, segment)
+        if segment.present >= layout.required_parts and longest.log_bytes <= segment.log_bytes:
+            whole[segment.base_offset] = segment
+    for segment in listed:
+        status, twin = SegmentStatus.ARCHIVED, None
         if not segment.present >= layout.required_parts:
-            status, finding = _incomplete(layout, segment)
+            twin = whole.get(segment.base_offset) if layout.is_tiered else None
+            if twin is not None and twin.log_bytes < segment.log_bytes:
+                twin = None
+            is_last = segment.base_offset == listed[-1].base_offset
+            status, finding = _incomplete(layout, segment, twin, is_last=is_last)
             findings.append(finding)
         if entries and segment.segment_id and entries[-1].base_offset == segment.base_offset:
             detail = f"segment {entries[-1].segment_id} begins at the same offset"
             findings.append(_finding(layout, segment, "duplicate", detail, severity="note"))
-        entries.append(_entry(segment, status))
+        entry = _entry(segment, status)
+        entries.append(entry if twin is None else replace(entry, twin_id=twin.segment_id))
     return PartitionInventory(entries=tuple(entries), findings=tuple(findings))
 
 
-def _incomplete(layout: Layout, segment: _Listed) -> tuple[SegmentStatus, Finding]:
-    """Return the status of a segment that lacks parts, and a finding, as far as names tell."""
+def _incomplete(
+    layout: Layout, segment: _Listed, twin: _Listed | None, *, is_last: bool
+) -> tuple[SegmentStatus, Finding]:
+    """Return the status of a segment that lacks parts, and a finding, as far as names tell.
+
+    Args:
+        layout: of the archive.
+        segment: the segment.
+        twin: a complete one that begins at the same offset and whose log is not shorter, None without one.
+        is_last: whether no other segment of the partition begins after it: its upload may be under way.
+    """
     missing = layout.required_parts - segment.present
     last = layout.last_part
-    if last is None or last not in missing:
+    if twin is not None:
+        detail = f"it has no {_in_words(missing)}; segment {twin.segment_id}, which begins at the same offset, has all"
+    elif is_last and last is not None and last in missing:
+        detail = f"there is no {last.noun}: its upload was not finished, or the {last.noun} is lost"
+    else:
         return SegmentStatus.INCOMPLETE, _missing_parts(layout, segment, missing, "damage")
-    detail = (
-        f"there is no {last.noun}: its upload or its deletion was not finished, or the {last.noun} is lost"
-    )
     return (
         SegmentStatus.COPY_STARTED,
         _finding(layout, segment, "interrupted-copy", detail, severity="note"),

@@ -17,9 +17,11 @@ from recovery.archive.options import ArchiveOptions
 from recovery.cli.main import main
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.archives import (
+    EPOCHS,
     INDEXES,
     LAYOUTS,
     LOG,
+    MANIFEST,
     SNAPSHOT,
     SegmentCopy,
     made_copies,
@@ -131,7 +133,7 @@ def test_a_segment_of_another_name_is_an_orphan(stored_archive: TieredArchive, c
     ("layout", "part"), [("local-tiered", SNAPSHOT), ("local-tiered", LOG), ("aiven", INDEXES)]
 )
 def test_all_commands_call_an_incomplete_orphan_one(layout: str, part: str, tmp_path: Path) -> None:
-    """Nobody reads it, so that it lacks something is no damage; only who knows of no metadata calls it so."""
+    """Nobody reads it, so that it lacks something is no damage; without metadata a sound twin says so."""
     archive = write_archive(tmp_path / "archive", layout, made_copies())
     copy = archive.copies[2]
     orphan = replace(copy, remote=replace(copy.remote, segment_id=UUID(int=77)))
@@ -152,8 +154,46 @@ def test_all_commands_call_an_incomplete_orphan_one(layout: str, part: str, tmp_
         assert bad_objects(verdicts) == {}
         assert not any(one.rebuilt for one in objects_of(verdicts).values())
         assert finding in [found for one in objects_of(verdicts).values() for found in one.verdict.findings]
+    for is_logs_only in (False, True):
+        assert bad_objects(gone_through(archive.root, is_logs_only=is_logs_only)) == {}
+    verdicts = gone_through(archive.root, tmp_path / "output of names")
+    assert bad_objects(verdicts) == {}
+    assert not any(one.rebuilt for one in objects_of(verdicts).values())
+
+
+@pytest.mark.parametrize(
+    ("layout", "fault"),
+    [
+        *(
+            (layout, fault)
+            for layout in ("local-tiered", "aiven")
+            for fault in ("damaged", "shorter", "incomplete")
+        ),
+        ("local-tiered", "another history"),  # without a manifest nothing is known of a log but its size
+    ],
+)
+def test_an_incomplete_segment_is_damage_unless_its_twin_is_sound(
+    layout: str, fault: str, tmp_path: Path
+) -> None:
+    archive = write_archive(tmp_path / "archive", layout, made_copies())
+    copy = archive.copies[2]
+    own = made_copies(seed=2)[2] if fault == "another history" else copy
+    files = {**copy.files, LOG: own.files[LOG]}
+    own = SegmentCopy(remote=replace(copy.remote, segment_id=UUID(int=77)), files=files)
+    for path, content in LAYOUTS[layout](archive, own, 9).items():
+        path.write_bytes(content)
+    lost = archive.place(own, EPOCHS if layout == "local-tiered" else MANIFEST)
+    lost.unlink()
+    path = archive.place(copy, LOG)
+    data = path.read_bytes()
+    if fault == "damaged":
+        path.write_bytes(data[:300] + bytes([data[300] ^ 1]) + data[301:])
+    elif fault == "shorter":
+        path.write_bytes(data[:-70])
+    elif fault == "incomplete":
+        archive.place(copy, SNAPSHOT if layout == "local-tiered" else INDEXES).unlink()
     bad = bad_objects(gone_through(archive.root))
-    assert archive.place(orphan, part).relative_to(archive.root).as_posix() in bad
+    assert lost.relative_to(archive.root).as_posix() in bad
 
 
 @pytest.mark.parametrize("layout", ["plain", "local-tiered", "aiven"])

@@ -11,10 +11,11 @@ from recovery.archive.check.logs.log_columns import LogColumns
 from recovery.archive.check.logs.log_order import judge_chains, judge_folder
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.partition_fold import is_partial, part_of
+from recovery.archive.check.remains import is_sound
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict, verdict_of_nothing
 from recovery.archive.layouts.layout import Layout, stored_part
-from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, SegmentKey
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding
 
@@ -33,6 +34,7 @@ class LogFold:
         self._sound: list[SoundLogs] = []
         self._scanned: list[ScannedSegment] = []
         self._findings: dict[str, list[Finding]] = defaultdict(list)
+        self._sound_twins: set[SegmentKey] = set()
         for finding in head.findings:
             self.add(finding)
 
@@ -53,12 +55,18 @@ class LogFold:
         other_files = [scanned_log for scanned_log in self._scanned if scanned_log.segment.other_file]
         scanned = [scanned_log for scanned_log in self._scanned if not scanned_log.segment.other_file]
         logs = LogColumns(self._sound, scanned)
+        self._sound_twins = set(self._head.twins.values())
+        self._sound_twins.difference_update(one.segment.key for one in scanned if not is_sound(one))
         verdict = PartitionVerdict(head=self._head, chain_count=1, segment_count=len(logs) + len(other_files))
         if self._layout.is_tiered:
             partial = np.zeros(len(logs), np.bool_)
             partial[len(logs) - len(scanned) :] = [
                 is_partial(scanned_log.segment, self._head, self._layout) for scanned_log in scanned
             ]
+            if self._head.twins:
+                bases = [base_offset for base_offset, _ in self._head.twins]
+                for number in np.flatnonzero(np.isin(logs.base_offsets, bases)).tolist():
+                    partial[number] = is_partial(logs.segment_at(number), self._head, self._layout)
             verdict.chain_count, findings = judge_chains(self._head, logs, partial)
         else:
             findings = list(judge_folder(self._head, logs, other_files))
@@ -114,7 +122,7 @@ class LogFold:
         self, segment: ArchivedSegment, read_bytes: int, findings: Sequence[Finding]
     ) -> Iterator[ObjectVerdict]:
         """Yield the verdict of a segment's log, and of its other parts that have findings."""
-        if segment.key in self._head.unfinished:
+        if segment.key in self._head.unfinished or self._head.twins.get(segment.key) in self._sound_twins:
             findings = [finding.as_note() for finding in findings]
         is_tiered = self._layout.is_tiered
         by_kind: dict[PartKind, list[Finding]] = {}
