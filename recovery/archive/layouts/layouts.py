@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from recovery.archive.layouts.aiven_cipher import AivenKeys
     from recovery.archive.layouts.layout import Layout, PartitionLayouts
     from recovery.archive.layouts.walk import OtherLayout
-from recovery.archive.stores.store import Store
+    from recovery.archive.stores.store import Store
 
 AUTO: Final = "auto"
 _MOST_PREFIXES = 2_000
