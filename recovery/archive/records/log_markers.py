@@ -25,12 +25,19 @@ class TransactionWalk:
 
     Attributes:
         begins: first offset of the open transaction of each producer, as far as it was seen.
+        ended: the producers of which a marker was seen, and no batch of theirs was missed since.
         end_offset: after the last batch.
     """
 
     def __init__(self) -> None:
         self.begins: dict[int, int] = {}
+        self.ended: set[int] = set()
         self.end_offset = 0
+
+    def skip(self) -> None:
+        """Note that batches are passed over, so that nothing is known of what is open."""
+        self.begins.clear()
+        self.ended.clear()
 
     def take(self, octets: npt.NDArray[np.uint8], origin: int, rows: HeaderRows) -> Entries:
         """Return the transactions that end in *rows* by an abort, ABORTED_TXN_DTYPE, without last stable offset.
@@ -82,6 +89,7 @@ class TransactionWalk:
             producer_id, start = int(producer_ids[first]), int(start_of[last])
             if is_marker[last] or start > first:
                 self.begins.pop(producer_id, None)
+                self.ended.add(producer_id)
             if not is_marker[last]:
                 self.begins.setdefault(producer_id, int(offsets[start]))
 

@@ -104,6 +104,7 @@ class PlannedPartition:
         local = None if broker is None else broker.local_log(replace(self.where, topic_id=topic_id))
         self.last_stable_offset: int | None = None
         self._open_txns: tuple[tuple[int, int], ...] | None = None
+        self._open_before: tuple[tuple[int, int], ...] = ()
         self._local_aborted: Entries | None = None
         if self.planned and (request.options.is_committed or (request.needs_aborted and local is not None)):
             self._find_open(store, layout, local)
@@ -140,6 +141,17 @@ class PlannedPartition:
             self.last_stable_offset = stable
             if self._request.options.include is Include.RECORDS:
                 self._open_txns = open_txns
+                self._open_before = self._find_open_before(store, layout)
+
+    def _find_open_before(self, store: Store, layout: Layout) -> tuple[tuple[int, int], ...]:
+        """Return which transactions were open where the last segment of tiered storage begins, by the one before it."""
+        if not layout.is_tiered or len(self.planned) < 2:
+            return ()
+        before, last = self.planned[-2], self.planned[-1]
+        transactions = OpenTransactions()
+        if self._tails.of(before).end_offset == last.segment.base_offset:
+            transactions.read_snapshot(store, layout, before.segment)
+        return tuple(transactions.begins.items())
 
     def wanted(self) -> Iterator[tuple[int, int]]:
         """Yield row and bytes of the segments that may have requested records, by their names."""
@@ -205,6 +217,7 @@ class PlannedPartition:
                 local_aborted=self._aborted_within(segments),
                 has_txn_indexes=self._has_txn_indexes,
                 open_txns=self._open_txns,
+                open_before=self._open_before,
                 is_compacted=self._is_compacted,
                 gone=self._gone,
             )

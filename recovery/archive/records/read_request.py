@@ -190,6 +190,7 @@ class SegmentRun:
         local_aborted: entries (as in a transaction index) of what was aborted on the broker after the archive's end.
         open_txns: producer ids and first offsets of the transactions that are open at the archive's end; None if that
             does not matter.
+        open_before: the same as the snapshot before the last segment says; none if it is not known.
         is_compacted: whether the log is known to be compacted, so that offsets may be missing.
         gone: first and last offsets, ascending, of what was deleted: if it is missing, that is no damage.
         faults: what planning has found, by the objects that it is about. A run with these has no segments.
@@ -207,6 +208,7 @@ class SegmentRun:
     has_txn_indexes: bool = False
     local_aborted: bytes = b""
     open_txns: tuple[tuple[int, int], ...] | None = None
+    open_before: tuple[tuple[int, int], ...] = ()
     is_compacted: bool = False
     gone: tuple[tuple[int, int], ...] = ()
     faults: tuple[tuple[str, Fault], ...] = ()

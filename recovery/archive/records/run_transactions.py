@@ -51,6 +51,7 @@ class RunTransactions:
     _aborted: AbortedTxns | None = None
     _walk: TransactionWalk = field(default_factory=TransactionWalk)
     _has_grown: bool = False
+    _has_skipped: bool = False
     _earlier: list[ArchivedSegment] = field(default_factory=list)
 
     def of_segment(self, number: int, segment: ArchivedSegment) -> SegmentTransactions:
@@ -104,14 +105,28 @@ class RunTransactions:
         said = self._said_open()
         if said is None:
             return
-        for producer_id, begin in self._walk.begins.items():
-            if said.get(producer_id, begin + 1) > begin:
+        begins, segment = self._walk.begins, self.run.segments[number].segment
+        for producer_id, begin in begins.items():
+            told = said.get(producer_id, begin + 1)
+            if told > begin or (told < begin and producer_id in self._walk.ended):
                 detail = f"producer {producer_id} has an open transaction from offset {begin} on"
-                self._contradict_snapshot(self.run.segments[number].segment, detail)
+                self._contradict_snapshot(segment, detail)
+        for producer_id in said.keys() & (self._walk.ended - begins.keys()):
+            detail = f"producer {producer_id} has no open transaction after its last marker"
+            self._contradict_snapshot(segment, detail)
+        if self._has_skipped:
+            return
+        for producer_id, begin in self.run.open_before:
+            if producer_id not in self._walk.ended and said.get(producer_id) != begin:
+                detail = (
+                    f"the transaction of producer {producer_id} from offset {begin} on does not end in it"
+                )
+                self._contradict_snapshot(segment, detail)
 
     def skip(self) -> None:
         """Note that batches are passed over, among them perhaps the markers of open transactions."""
-        self._walk.begins.clear()
+        self._walk.skip()
+        self._has_skipped = True
 
     def pass_gap(self, number: int, offset: int) -> None:
         """Note that segments are missing from *offset* on, and with them their indexes.
@@ -119,6 +134,7 @@ class RunTransactions:
         Raises:
             DamagedSegmentError: transactions are open there.
         """
+        self._has_skipped = True
         self._pass_damage(self.run.segments[number].segment, self._walk, f"offset {offset}")
 
     # -- snapshots -------------------------------------------------------------------------------------------
@@ -286,7 +302,7 @@ class RunTransactions:
 
     def _pass_damage(self, segment: ArchivedSegment, walk: TransactionWalk, place: str) -> None:
         count = len(walk.begins)
-        walk.begins.clear()
+        walk.skip()
         if count and not self.fails_at_damage:
             raise DamagedSegmentError(
                 f"{self.files.name_of(segment)}: {place}: transaction-state: damage hides how the transactions of "

@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from native.crc32c import crc32c_of_bytes
 from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.read_request import Selection
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.errors import DamagedSegmentError
 from segfmt import byte_layout
-from segfmt.producer_snapshot import encode_producer_snapshot
+from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.archives import (
     LOG,
@@ -35,6 +36,7 @@ from tests.logs.archives import (
     write_archive,
 )
 from tests.logs.metadata_topic import write_metadata
+from tests.recovery.archive.test_nested_segments import part_of
 from tests.runs.readings import read
 
 COMMITTED = ReadOptions(is_committed=True)
@@ -66,17 +68,46 @@ def flip(batch: bytes) -> bytes:
     return batch[:30] + bytes([batch[30] ^ 1]) + batch[31:]
 
 
+def with_open(snapshot: bytes, first_offset: int) -> bytes:
+    """A snapshot in which the open transaction begins at another offset."""
+    entries = read_producer_snapshot(snapshot, crc32c=crc32c_of_bytes).copy()
+    entries["current_txn_first_offset"][entries["current_txn_first_offset"] >= 0] = first_offset
+    return encode_producer_snapshot(entries)
+
+
 @pytest.mark.parametrize("layout", ["plain", "local-tiered", "aiven"])
-@pytest.mark.parametrize("content", ["earlier", "empty"])
+@pytest.mark.parametrize("content", ["earlier", "empty", "begins too low"])
 def test_the_last_snapshot_contradicts_the_log(layout: str, content: str, tmp_path: Path) -> None:
     copies = made_copies(segments=5)
     archive = write_archive(tmp_path / "archive", layout, copies)
     sound = offsets(archive.root)
     assert sound[-1] < copies[-1].remote.end_offset
-    archive.rewrite(copies[-1], SNAPSHOT, EMPTY_SNAPSHOT if content == "empty" else copies[2].files[SNAPSHOT])
+    contents = {
+        "earlier": copies[2].files[SNAPSHOT],
+        "empty": EMPTY_SNAPSHOT,
+        "begins too low": with_open(copies[-1].files[SNAPSHOT], sound[-1] - 3),
+    }
+    archive.rewrite(copies[-1], SNAPSHOT, contents[content])
     for options in MODES:
         with pytest.raises(DamagedSegmentError, match=r": snapshot-content: .*Remedy: "):
             offsets(archive.root, options)
+
+
+@pytest.mark.parametrize("layout", ["local-tiered", "aiven"])
+@pytest.mark.parametrize("task_segments", [1, 500])
+def test_the_last_snapshot_forgets_a_transaction(layout: str, task_segments: int, tmp_path: Path) -> None:
+    """One that was begun in an earlier segment: another task reads that."""
+    copies = made_copies(segments=5)
+    last = part_of(copies[4], 0, 3)  # neither the end of the transaction, nor a batch of it
+    archive = write_archive(tmp_path / "archive", layout, [*copies[:4], last])
+    selection = Selection(task_segments=task_segments)
+    archive.rewrite(last, SNAPSHOT, copies[3].files[SNAPSHOT])
+    rows = read(archive.root, "offset", options=COMMITTED, selection=selection)
+    assert rows[-1]["offset"] < last.remote.start_offset
+    archive.rewrite(last, SNAPSHOT, EMPTY_SNAPSHOT)
+    for options in MODES:
+        with pytest.raises(DamagedSegmentError, match=r": snapshot-content: .*Remedy: "):
+            read(archive.root, "offset", options=options, selection=selection)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
