@@ -91,9 +91,8 @@ class _RunReader:
         self._epoch: int | None = None
         self._transactions = None
         if request.needs_aborted:
-            options = request.options
-            fails_at_damage = options.corrupt is Corrupt.FAIL and options.lost is not Corrupt.SKIP
-            self._transactions = RunTransactions(run, self._files, self._tails, fails_at_damage)
+            highest = run.offsets.within(request.options).highest_offset
+            self._transactions = RunTransactions(run, self._files, self._tails, highest)
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for name, fault in self._run.faults:
@@ -108,6 +107,8 @@ class _RunReader:
                     self._transactions.check_end(number)
                 if not self._is_copied_again(number):
                     yield from self._judge_end(number, schema)
+            if self._transactions is not None and self._run.segments:
+                self._transactions.finish(self._ends.get(len(self._run.segments) - 1))
         except MissingKeyError as error:
             raise UsageError(f"{self._files.url_of(self._run.where.prefix)}: missing-key: {error}") from error
 
@@ -118,9 +119,9 @@ class _RunReader:
         files = self._files.described(planned.segment)
         if isinstance(files, Fault):
             report = self._report(self._files.description_name(planned.segment), schema)
+            yield from report.take_stretch(0, planned.segment.log_bytes, files)
             if self._transactions is not None:
                 self._transactions.pass_gap(number, planned.segment.base_offset)
-            yield from report.take_stretch(0, planned.segment.log_bytes, files)
             return
         for detail in self._wrong_sizes(planned, files):
             report = self._report(self._files.name_of(planned.segment), schema)
@@ -131,7 +132,7 @@ class _RunReader:
             assert told is not None
             self._ends[number] = told.end_offset + 1
             if self._transactions is not None:
-                self._transactions.skip()
+                self._transactions.pass_over(number, told.end_offset + 1)
             return
         if fault is not None:
             name = self._files.part_name_of(planned.segment, PartKind.TIME_INDEX)
@@ -296,11 +297,11 @@ class _RunReader:
         if rule == "offset-gap" and not self._layout.is_tiered and self._files.is_compacted():
             return
         report = self._report(self._files.name_of(segment), schema)
-        if self._transactions is not None and ranges:
-            self._transactions.pass_gap(number, ranges[0][0])
         for first, last in ranges:
             text = f"{detail}offsets {first} to {last} are missing"
             yield from report.take_missing(MissingOffsets(first, last + 1, segment.log_bytes, rule, text))
+            if self._transactions is not None:
+                self._transactions.pass_gap(number, first)
 
     def _report(self, name: str, schema: pa.Schema) -> DamageReport:
         run = self._run

@@ -47,6 +47,9 @@ from segfmt.transaction_index import Entries, encode_transaction_index
 MOST_FOLLOWING = 8
 """Segments after its own that a task knows, for their transaction indexes. The first that is not empty nearly always
 suffices; a task that must look further lists the partition."""
+MOST_AFTER = 4
+"""Segments after its own that a task knows, for the ends of transactions that are open after its last one. Nearly all
+end in the first; a task that must look further lists the partition."""
 _READ_PARTS = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
 
 
@@ -110,10 +113,13 @@ class PlannedPartition:
             self._find_open(store, layout, local)
         segments = self.planned.segments.without_versions()
         self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
-        self._has_txn_indexes = request.needs_aborted and _has_txn_indexes(
-            self.planned, self._indexed, layout
-        )
+        self._has_txn_indexes = request.needs_aborted and _has_txn_indexes(self.planned, self._indexed)
         self._indexes = segments.take(self._indexed).only(layout.objects_of(PartKind.TXN_INDEX))
+        self._outside = [] if is_listing or remote is None else _outside(partition.segments, self.planned)
+        parts = layout.objects_of(*_READ_PARTS, PartKind.SNAPSHOT)
+        self._after = replace(
+            self.planned, segments=segments.only(parts) if request.needs_aborted else segments
+        )
         self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
         self.offsets = OffsetRange()
         lookup = OffsetLookup(
@@ -212,6 +218,8 @@ class PlannedPartition:
                 offsets=self.offsets,
                 start_offset=self.start_offset if self._request.options.include is Include.RECORDS else None,
                 last_stable_offset=self.last_stable_offset,
+                after=self._following(rows[-1]),
+                outside=self._outside_after(segments.segments.base_offsets[-1]),
                 following=self._indexes[first : first + MOST_FOLLOWING],
                 follows_more=len(self._indexed) > first + MOST_FOLLOWING,
                 local_aborted=self._aborted_within(segments),
@@ -229,6 +237,16 @@ class PlannedPartition:
         if is_listing or not self._tails.has_rests(self.planned[row]):
             return ()
         return self.planned[max(0, row - MOST_EARLIER) : row]
+
+    def _following(self, row: int) -> Sequence[PlannedSegment]:
+        """Return the segments after one, in which transactions may end that are open at its end."""
+        request = self._request
+        if not request.needs_aborted or request.options.include is Include.BATCHES:
+            return ()
+        return self._after[row + 1 : row + 1 + MOST_AFTER]
+
+    def _outside_after(self, base_offset: int) -> frozenset[str]:
+        return frozenset(segment_id for base, segment_id in self._outside if base > base_offset)
 
     def _aborted_within(self, segments: PlannedSegments) -> bytes:
         """Return what was aborted on the broker after the archive's end and reaches into *segments*."""
@@ -329,13 +347,12 @@ def _log_start(
     return (start_offset, []) if fault is None else (None, [fault])
 
 
-def _has_txn_indexes(planned: PlannedSegments, indexed: Sequence[int], layout: Layout) -> bool:
+def _has_txn_indexes(planned: PlannedSegments, indexed: Sequence[int]) -> bool:
     """Return whether no transaction index can be missing unnoticed.
 
-    A description of the segment, or the metadata topic, says that it has none because nothing was aborted.
+    The metadata topic says that a segment has none because nothing was aborted, or an object that each segment has in
+    its layout.
     """
-    if PartKind.TXN_INDEX not in layout.objects_of(PartKind.TXN_INDEX):
-        return True
     rows = set(indexed)
     return all(
         row in rows or (told is not None and told.has_no_aborts) for row, told in enumerate(planned.told)
@@ -348,6 +365,16 @@ def _with_txn_indexes(segments: SegmentTable, layout: Layout) -> list[int]:
     if PartKind.TXN_INDEX in objects:
         return [row for row, size_bytes in enumerate(segments.part_bytes(PartKind.TXN_INDEX)) if size_bytes]
     return [row for row, shape in enumerate(segments.shapes()) if parts_in(shape) >= objects]
+
+
+def _outside(listed: SegmentTable, planned: PlannedSegments) -> list[tuple[int, str]]:
+    """Return base offset and id of each listed segment that is not read."""
+    read = set(planned.segments.segment_ids)
+    return [
+        (base_offset, segment_id)
+        for base_offset, segment_id in zip(listed.base_offsets, listed.segment_ids, strict=True)
+        if segment_id not in read
+    ]
 
 
 def _with_logs(segments: SegmentTable) -> list[int]:

@@ -182,6 +182,8 @@ class SegmentRun:
         offsets: what is requested of them, within what the request's options say.
         start_offset: the log start offset, None if not known.
         last_stable_offset: see `SegmentView`.
+        after: the next segments, as many as go with a task, and whatever they are.
+        outside: ids of segments after these that are listed and not read, as the metadata topic says.
         following: the next segments that may have a transaction index, as many as go with a task, with the objects to
             read it from.
         follows_more: whether there are further ones.
@@ -203,6 +205,8 @@ class SegmentRun:
     offsets: OffsetRange = OffsetRange()
     start_offset: int | None = None
     last_stable_offset: int | None = None
+    after: Sequence[PlannedSegment] = ()
+    outside: frozenset[str] = frozenset()
     following: SegmentTable = field(default_factory=SegmentTable)
     follows_more: bool = False
     has_txn_indexes: bool = False

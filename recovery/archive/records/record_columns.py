@@ -197,24 +197,29 @@ class _SegmentRows:
         is_aborted, transactions = np.zeros(len(window.rows), np.bool_), self._view.transactions
         if transactions is not None and are_transactional(window.rows).any():
             is_aborted = transactions.aborted().are_in(window.rows)
-            if codes.any():
-                transactions.skip()
-            else:
-                self._check_transactions(transactions, window)
+            self._check_transactions(transactions, window, codes == 0)
         return BatchHeads(window.rows, window.is_valid, is_aborted, codes, reasons)
 
-    def _check_transactions(self, transactions: SegmentTransactions, window: BatchWindow) -> None:
-        """Compare the markers of a window with the index, but for batches that are read from another segment."""
+    def _check_transactions(
+        self, transactions: SegmentTransactions, window: BatchWindow, is_sound: Flags
+    ) -> None:
+        """Compare the markers of sound batches with the index, but for batches that are read from another segment."""
         view, offsets = self._view, window.rows["base_offset"]
         is_own = np.ones(len(offsets), np.bool_)
         if view.start_offset is not None:
             is_own &= offsets >= view.start_offset
         if view.end_offset is not None:
             is_own &= offsets < view.end_offset
-        rows = window.rows[is_own]
-        if len(rows):
-            start = int(rows["position"][0]) - int(window.rows["position"][0])
-            transactions.check(window.octets[start:], rows)
+        edges = np.flatnonzero(np.diff(is_sound, prepend=False, append=False)).reshape(-1, 2)
+        for first, end in edges.tolist():
+            if first:
+                transactions.skip()
+            rows = window.rows[first:end][is_own[first:end]]
+            if len(rows):
+                start = int(rows["position"][0]) - int(window.rows["position"][0])
+                transactions.check(window.octets[start:], rows)
+        if not is_sound[-1]:
+            transactions.skip()
 
     def _is_wanted(self, missing: MissingOffsets) -> bool:
         """Return whether some of the offsets that are missing are requested."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
+from native.crc32c import crc32c_of_bytes
 from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
@@ -26,6 +28,7 @@ from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import log_name, offset_index_name
 from segfmt.offset_index import view_offset_index
+from segfmt.producer_snapshot import read_producer_snapshot
 
 
 class RunFiles:
@@ -129,17 +132,34 @@ class RunFiles:
         yield from self._run.following
         if not self._run.follows_more:
             return
-        last = self._run.following[-1].base_offset
-        for segment in self._partition().segments:
-            if segment.base_offset > last:
-                yield segment
+        for planned in self._further(self._run.following[-1].base_offset):
+            yield planned.segment
 
     def following(self) -> Iterator[PlannedSegment]:
         """Yield the segments after the run, as they would be read."""
-        last = self._run.segments[-1].segment.base_offset
-        for planned in choose_segments(self._partition(), self._layout):
-            if planned.segment.base_offset > last:
+        yield from self._run.after
+        known = self._run.after or self._run.segments
+        if known[-1].end_offset is not None:
+            yield from self._further(known[-1].segment.base_offset)
+
+    def _further(self, base_offset: int) -> Iterator[PlannedSegment]:
+        """Yield the segments after the one at an offset, as they are listed now."""
+        partition = self._partition()
+        ids = partition.segments.segment_ids
+        rows = [row for row, segment_id in enumerate(ids) if segment_id not in self._run.outside]
+        kept = replace(partition, segments=partition.segments.take(rows))
+        for planned in choose_segments(kept, self._layout):
+            if planned.segment.base_offset > base_offset:
                 yield planned
+
+    def open_after(self, segment: ArchivedSegment) -> dict[int, int] | None:
+        """Return the first offsets of the transactions that are open after a segment, by producer; None if not known.
+
+        The snapshot tells that goes with it.
+        """
+        if not self._layout.is_tiered and segment.next_base_offset is None:
+            return None  # it is active, its end is after its snapshots
+        return snapshot_begins(self._store, self._layout, segment)
 
     def is_compacted(self) -> bool:
         """Return whether the log was ever compacted: a batch has fewer records than offsets. Looked for once."""
@@ -175,6 +195,20 @@ def described_files(store: Store, layout: Layout, segment: ArchivedSegment) -> A
         return layout.files(store, segment)
     except FormatError as error:
         return Fault("manifest", str(error))
+
+
+def snapshot_begins(store: Store, layout: Layout, segment: ArchivedSegment) -> dict[int, int] | None:
+    """Return where the open transaction of each producer begins, by a segment's snapshot; None without a sound one."""
+    if not segment.parts.keys() >= layout.objects_of(PartKind.SNAPSHOT):
+        return None
+    try:
+        data = layout.files(store, segment).read_part(PartKind.SNAPSHOT)
+        entries = read_producer_snapshot(data, crc32c=crc32c_of_bytes)
+    except (FileNotFoundError, FormatError):
+        return None
+    is_open = entries["current_txn_first_offset"] >= 0
+    producer_ids, offsets = entries["producer_id"][is_open], entries["current_txn_first_offset"][is_open]
+    return dict(zip(producer_ids.tolist(), offsets.tolist(), strict=True))
 
 
 def told_of(planned: PlannedSegment, files: ArchivedFiles) -> Told | None:

@@ -2,7 +2,8 @@
 
 An index file is missing where nothing was aborted, and where it was lost. So only if each segment has one, or a broker
 has said that it has none to keep, the indexes are taken, and compared with the markers as the logs are read. Else the
-markers are looked up in the logs before their records are rows.
+markers are looked up in the logs before their records are rows. What is open after the run ends in later segments,
+which are looked into for that alone: what a run says of its transactions does not depend on where other runs begin.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from native.batch_headers import HeaderRows
 from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.aborted_txns import AbortedTxns, are_transactional, collect_aborted
+from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.read_request import MOST_EARLIER, PlannedSegment, SegmentRun
@@ -41,13 +43,13 @@ class RunTransactions:
         run: the segments.
         files: of the run.
         tails: of the logs of the archive.
-        fails_at_damage: whether the query fails at any damage, so that nothing is to be said of it here.
+        highest_offset: the last one that is requested, None for no bound.
     """
 
     run: SegmentRun
     files: RunFiles
     tails: LogTails
-    fails_at_damage: bool
+    highest_offset: int | None = None
     _aborted: AbortedTxns | None = None
     _walk: TransactionWalk = field(default_factory=TransactionWalk)
     _has_grown: bool = False
@@ -122,6 +124,44 @@ class RunTransactions:
                     f"the transaction of producer {producer_id} from offset {begin} on does not end in it"
                 )
                 self._contradict_snapshot(segment, detail)
+
+    def finish(self, end_offset: int | None) -> None:
+        """Compare how the transactions end that are open after the run with the indexes.
+
+        Args:
+            end_offset: after the last segment of the run; None if that was not read to its end.
+
+        Raises:
+            DamagedSegmentError: they contradict each other; or segments are missing in which they may end.
+        """
+        walk, last = self._walk, len(self.run.segments) - 1
+        walk.begins = self._concerned(walk)
+        if not self.run.has_txn_indexes or not walk.begins:
+            return
+        planned, earlier = self.run.segments[last], deque(self.run.earlier(last), MOST_EARLIER)
+        if end_offset is None:
+            _exhaust(self._of_ends(planned, earlier, walk, start=walk.end_offset))
+        else:
+            walk.end_offset = max(walk.end_offset, end_offset)
+            earlier.append(planned)
+        _exhaust(self._of_following(earlier, walk))
+
+    def pass_over(self, number: int, end_offset: int) -> None:
+        """Look up in a segment that is not read how the transactions end that are open before it, and compare.
+
+        Args:
+            number: of the segment.
+            end_offset: of the segment.
+
+        Raises:
+            DamagedSegmentError: see `finish`.
+        """
+        if self.run.has_txn_indexes and self._walk.begins:
+            planned = self.run.segments[number]
+            _exhaust(self._of_log(planned, self._walk, end=planned.end_offset, is_inside=False))
+        self._walk.end_offset = max(self._walk.end_offset, end_offset)
+        self._walk.ended.clear()
+        self._has_skipped = True
 
     def skip(self) -> None:
         """Note that batches are passed over, among them perhaps the markers of open transactions."""
@@ -211,13 +251,52 @@ class RunTransactions:
             self._pass_seam(planned.segment, walk)
             yield from self._of_log(planned, walk, end=planned.end_offset)
             yield from self._of_rests(earlier, planned, walk)
-        if walk.begins:
-            for planned in self.files.following():
-                self._pass_seam(planned.segment, walk)
-                yield from self._of_log(planned, walk, end=planned.end_offset, is_inside=False)
-                yield from self._of_rests(earlier, planned, walk, is_inside=False)
-                if not walk.begins:
-                    return
+        yield from self._of_following(earlier, walk)
+
+    def _of_following(self, earlier: deque[PlannedSegment], walk: TransactionWalk) -> Iterator[Entries]:
+        """Yield what was aborted of the transactions that are open after the run, as the segments after it show."""
+        walk.begins = self._concerned(walk)
+        for planned in self.files.following() if walk.begins else ():
+            self._pass_seam(planned.segment, walk)
+            if self._all_go_on(planned, walk):
+                earlier.append(planned)
+            else:
+                yield from self._of_ends(planned, earlier, walk)
+            if not walk.begins:
+                return
+
+    def _of_ends(
+        self,
+        planned: PlannedSegment,
+        earlier: deque[PlannedSegment],
+        walk: TransactionWalk,
+        *,
+        start: int = 0,
+    ) -> Iterator[Entries]:
+        """Yield what was aborted of the transactions that are open, in a segment and up to the next one."""
+        yield from self._of_log(planned, walk, start=start, end=planned.end_offset, is_inside=False)
+        yield from self._of_rests(earlier, planned, walk, is_inside=False)
+
+    def _concerned(self, walk: TransactionWalk) -> dict[int, int]:
+        """Return what is open and requested, but for what is known to be open at the archive's end."""
+        stable, said = self.run.last_stable_offset, self._said_open() or {}
+        return {
+            producer_id: begin
+            for producer_id, begin in walk.begins.items()
+            if (self.highest_offset is None or begin <= self.highest_offset)
+            and (stable is None or begin < stable)
+            and said.get(producer_id, begin + 1) > begin
+        }
+
+    def _all_go_on(self, planned: PlannedSegment, walk: TransactionWalk) -> bool:
+        """Return whether nothing that is open ends in a segment, by its snapshot; only where indexes tell the rest."""
+        if not self.run.has_txn_indexes or planned.end_offset is None:
+            return False
+        begins = self.files.open_after(planned.segment) or {}
+        if any(begins.get(producer_id, begin + 1) > begin for producer_id, begin in walk.begins.items()):
+            return False
+        walk.end_offset = max(walk.end_offset, planned.end_offset)
+        return True
 
     def _of_rests(
         self,
@@ -256,13 +335,16 @@ class RunTransactions:
         segment = planned.segment
         if not segment.log_bytes:
             return
-        indexed = self._index_of(segment) if is_inside else None
-        own = set(walk.begins)
-        with opened_windows(self.files.of(segment), segment.base_offset, is_last=True) as windows:
+        files = self.files.described(segment)
+        if isinstance(files, Fault):
+            self._pass_damage(segment, walk, str(files))
+            return
+        with opened_windows(files, segment.base_offset, is_last=True) as windows:
+            indexed = self._entries_for(segment)
             for window in windows:
                 if not isinstance(window, BatchWindow):
                     if window.is_damage:
-                        self._pass_damage(segment, walk, f"byte {window.position}")
+                        self._pass_bad(segment, walk, f"byte {window.position}")
                     continue
                 for sound in self._sound_rows(segment, window, walk):
                     rows = sound[sound["base_offset"] >= start]
@@ -270,13 +352,15 @@ class RunTransactions:
                         rows = rows[rows["base_offset"] < end]
                     if not len(rows):
                         continue
+                    before = dict(walk.begins)
                     found = walk.take(window.octets, int(window.rows["position"][0]), rows)
-                    if indexed is not None:
+                    if indexed is not None and is_inside:
                         self._compare(segment, indexed, found, rows)
+                    elif indexed is not None:
+                        self._compare_ends(segment, indexed, found, before, walk)
                     yield found[found["first_offset"] >= 0]
                     if not is_inside:
-                        for producer_id in walk.begins.keys() - own:
-                            del walk.begins[producer_id]
+                        walk.begins = dict(before.items() & walk.begins.items())
                         if not walk.begins:
                             return
 
@@ -287,11 +371,14 @@ class RunTransactions:
         start = 0
         for bad in np.flatnonzero(~window.is_valid).tolist():
             yield window.rows[start:bad]
-            self._pass_damage(segment, walk, f"byte {window.rows['position'][bad]}")
+            self._pass_bad(segment, walk, f"byte {window.rows['position'][bad]}")
             start = bad + 1
         yield window.rows[start:]
 
-    def _index_of(self, segment: ArchivedSegment) -> Entries | None:
+    def _entries_for(self, segment: ArchivedSegment) -> Entries | None:
+        """Return the entries with which the markers of a segment are compared, None if it may have lost them."""
+        if self.run.has_txn_indexes:
+            return self.aborted(0).entries
         try:
             data = self.files.txn_index(segment)
             return view_transaction_index(data) if data else None
@@ -300,13 +387,23 @@ class RunTransactions:
         except FormatError as error:
             raise self._malformed(segment, error) from error
 
+    def _pass_bad(self, segment: ArchivedSegment, walk: TransactionWalk, place: str) -> None:
+        """Pass bad batches: if markers are among them, a transaction index tells, and is not compared."""
+        if self.run.has_txn_indexes:
+            walk.skip()
+        else:
+            self._pass_damage(segment, walk, place)
+
     def _pass_damage(self, segment: ArchivedSegment, walk: TransactionWalk, place: str) -> None:
-        count = len(walk.begins)
+        """Pass what is damaged or missing, and with it what could say how transactions ended."""
+        begins = sorted((begin, producer_id) for producer_id, begin in self._concerned(walk).items())
         walk.skip()
-        if count and not self.fails_at_damage:
+        if begins:
+            (begin, producer_id), others = begins[0], len(begins) - 1
             raise DamagedSegmentError(
-                f"{self.files.name_of(segment)}: {place}: transaction-state: damage hides how the transactions of "
-                f"{count} producers ended, which are open here, and no transaction index says it. Remedy: "
+                f"{self.files.name_of(segment)}: {place}: transaction-state: what is damaged or missing here hides how "
+                f"the transaction of producer {producer_id} ended, which is open from offset {begin} on"
+                f"{f', and {others} more' if others else ''}, and no transaction index says it. Remedy: "
                 f"{REMEDIES['transaction-state']}, or {_READ_ON}"
             )
 
@@ -326,14 +423,42 @@ class RunTransactions:
             )
             begin = begins.pop((producer_id, last), None)
             if begin is None and first >= 0:
-                detail = f"the abort of producer {producer_id} at offset {last} has no entry: it is read as committed"
-                self._contradict(segment, "transaction-index-missing", detail)
+                self._contradict(segment, "transaction-index-missing", _without_entry(producer_id, last))
             if begin is not None and begin > first >= 0:
                 detail = f"first offset {begin}, the transaction of producer {producer_id} begins at {first}"
                 self._contradict(segment, "transaction-index-entry", detail)
         for producer_id, last in begins:
             detail = f"no abort marker of producer {producer_id} at offset {last}"
             self._contradict(segment, "transaction-index-entry", detail)
+
+    def _compare_ends(
+        self,
+        segment: ArchivedSegment,
+        indexed: Entries,
+        found: Entries,
+        before: dict[int, int],
+        walk: TransactionWalk,
+    ) -> None:
+        """Compare the entries of an index with how transactions ended that were open *before*, as far as they did."""
+        for producer_id, begin in before.items() - walk.begins.items():
+            own = indexed[indexed["producer_id"] == producer_id]
+            is_of_it = (found["producer_id"] == producer_id) & (found["first_offset"] == begin)
+            lasts = found["last_offset"][is_of_it].tolist()
+            if not lasts:
+                covers = own[(own["first_offset"] <= begin) & (own["last_offset"] >= begin)]
+                if len(covers):
+                    last = int(covers["last_offset"][0])
+                    detail = f"no abort marker of producer {producer_id} at offset {last}"
+                    self._contradict(segment, "transaction-index-entry", detail)
+                continue
+            firsts = own["first_offset"][own["last_offset"] == lasts[0]].tolist()
+            if not firsts:
+                self._contradict(segment, "transaction-index-missing", _without_entry(producer_id, lasts[0]))
+            elif firsts[0] > begin:
+                detail = (
+                    f"first offset {firsts[0]}, the transaction of producer {producer_id} begins at {begin}"
+                )
+                self._contradict(segment, "transaction-index-entry", detail)
 
     def _contradict(self, segment: ArchivedSegment, rule: Rule, detail: str) -> None:
         if not self.files.is_compacted():
@@ -362,3 +487,15 @@ class SegmentTransactions:
     def skip(self) -> None:
         """Note that batches are passed over."""
         self._of_run.skip()
+
+
+def _exhaust(found: Iterator[Entries]) -> None:
+    """Go through what is yielded by comparing it."""
+    for _ in found:
+        pass
+
+
+def _without_entry(producer_id: int, last_offset: int) -> str:
+    return (
+        f"the abort of producer {producer_id} at offset {last_offset} has no entry: it is read as committed"
+    )

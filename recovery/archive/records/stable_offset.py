@@ -15,18 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
-from native.crc32c import crc32c_of_bytes
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.read_request import PlannedSegments
-from recovery.archive.records.run_files import opened_windows
+from recovery.archive.records.run_files import opened_windows, snapshot_begins
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.store import Store
 from recovery.check.finding import REMEDIES
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt import byte_layout
-from segfmt.errors import FormatError
-from segfmt.producer_snapshot import read_producer_snapshot
 
 MOST_SCANNED_BYTES = 4 << 30
 """Of logs after the last snapshot, which the driver itself reads."""
@@ -73,22 +70,10 @@ class OpenTransactions:
 
     def read_snapshot(self, store: Store, layout: Layout, segment: ArchivedSegment) -> bool:
         """Take over the state in a segment's snapshot; return False without a sound one."""
-        if not segment.parts.keys() >= layout.objects_of(PartKind.SNAPSHOT):
-            return False
-        try:
-            data = layout.files(store, segment).read_part(PartKind.SNAPSHOT)
-            entries = read_producer_snapshot(data, crc32c=crc32c_of_bytes)
-        except (FileNotFoundError, FormatError):
-            return False
-        is_open = entries["current_txn_first_offset"] >= 0
-        self.begins = dict(
-            zip(
-                entries["producer_id"][is_open].tolist(),
-                entries["current_txn_first_offset"][is_open].tolist(),
-                strict=True,
-            )
-        )
-        return True
+        begins = snapshot_begins(store, layout, segment)
+        if begins is not None:
+            self.begins = begins
+        return begins is not None
 
     def take(self, rows: HeaderRows, place: str) -> None:
         """Take in sound batches (HEADER_ROW_DTYPE, in order), of the log called *place*."""
