@@ -60,7 +60,9 @@ def reigns(seed: int, *, most_leaders: int = 4, unclean: float = 0.6) -> list[Re
     rng = random.Random(f"reigns {seed}")
     owner = RemotePartition(topic="reigns", topic_id=new_uuid(random.Random("reigns")), partition=0)
     history: list[_Batch] = []
-    archived: list[tuple[list[_Batch], int]] = []  # a leader's history, and how many of its batches are archived
+    archived: list[
+        tuple[list[_Batch], int]
+    ] = []  # a leader's history, and how many of its batches are archived
     made = []
     for leader in range(rng.randrange(2, most_leaders + 1)):
         fork = len(history)
@@ -128,7 +130,9 @@ def _from_offset(entries: Sequence[LeaderEpochEntry], start_offset: int) -> list
     return [LeaderEpochEntry(before[-1].epoch, start_offset), *after] if before else after
 
 
-def after_retention(made: Sequence[Reign], log_start_offset: int, *, known_from: int = 0) -> list[SegmentCopy]:
+def after_retention(
+    made: Sequence[Reign], log_start_offset: int, *, known_from: int = 0
+) -> list[SegmentCopy]:
     """What brokers keep once the last leader's log starts at *log_start_offset*.
 
     Args:

@@ -31,7 +31,7 @@ class ArchiveReport:
         left_out: how many of them are not among `objects`.
         noted: rows of sound objects with notes, of which `tally.notes` has the number.
         known_segments: segments that an earlier run has read and that have not changed.
-        metadata_findings: what is wrong with the metadata topic itself.
+        metadata_findings: what is wrong with the metadata topic itself, and with checkpoints of its log dirs.
         unlisted: prefixes that could not be listed.
         output: where the results are; None if they were not kept.
         quarantine: where the objects are that were replaced in place; None if nothing is replaced.
@@ -69,9 +69,10 @@ class ArchiveReport:
         """130 or 143, 4, 2 or 0: the first that applies; see docs/cli.md."""
         if self.signal_number:
             return 128 + self.signal_number
-        if self.unlisted or self.tally.unchecked:
+        of_metadata = {finding.severity for finding in self.metadata_findings}
+        if self.unlisted or self.tally.unchecked or "unchecked" in of_metadata:
             return 4
-        if any(finding.severity == "damage" for finding in self.metadata_findings):
+        if "damage" in of_metadata:
             return 2
         left = self.tally.unsettled if self.command == "recover" else self.tally.damaged
         return 2 if left else 0

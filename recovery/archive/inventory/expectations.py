@@ -13,6 +13,7 @@ from uuid import UUID
 
 from recovery.archive.inventory.entry import Expectation, PartitionInventory
 from recovery.archive.inventory.inventory import take_inventory
+from recovery.archive.inventory.log_starts import LogStarts
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.remote.remote_cache import RemoteLogCache
@@ -39,6 +40,8 @@ class Expectations:
     def __init__(self, metadata: RemoteMetadata | None = None, log_dirs: Sequence[Store] = ()) -> None:
         self._metadata = metadata
         self._replicas = Replicas(log_dirs)
+        self._log_starts = LogStarts(self._replicas)
+        self._of_log_starts: dict[str, Finding] = {}
         self._seen: set[tuple[UUID, int]] = set()
         self._last: tuple[tuple[UUID, int], RemoteLogCache] | None = None
         self._lock = threading.Lock()
@@ -47,6 +50,9 @@ class Expectations:
         """Return what is known of one partition."""
         topic_id = topic_id_of(where)
         replica = None if topic_id is None else self._replicas.of(where)
+        start_offset, fault = (None, None) if replica is None else self._log_starts.of(where)
+        if fault is not None and fault.rule == "log-start":
+            self._of_log_starts[fault.detail] = fault
         cache, is_unknown, hides_records = None, False, False
         if self._metadata is not None and topic_id is not None:
             is_unknown = not self._metadata.knows(topic_id, where.partition)
@@ -56,7 +62,7 @@ class Expectations:
             cache=cache,
             is_unknown=is_unknown,
             epochs=None if replica is None else replica.epochs or None,
-            log_start_offset=None if replica is None else replica.log_start_offset,
+            log_start_offset=start_offset,
             hides_records=hides_records,
         )
 
@@ -110,8 +116,9 @@ class Expectations:
                 yield where, inventory
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is wrong with the metadata topic itself, as far as its records were read."""
-        return () if self._metadata is None else tuple(self._metadata.findings)
+        """Return what is wrong with the log dirs: with checkpoints, and the metadata topic as far as it was read."""
+        own = () if self._metadata is None else self._metadata.findings
+        return (*own, *self._of_log_starts.values())
 
     def _cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
         """Return what a broker knows of a partition; cached, because it is needed twice in a row."""

@@ -30,6 +30,7 @@ from recovery.archive.remote.lineage import (
     merge_ranges,
     subtract_ranges,
     trace_lineage,
+    with_earlier_epochs,
 )
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, is_temporary
@@ -231,9 +232,11 @@ class _Comparison:
         self._knows_epochs = bool(epochs) and epochs[-1].epoch >= newest
         if not self._knows_epochs:
             epochs = derive_epochs(segments)
-        elif start is not None:
-            # a broker cuts its leader epochs at once, but writes the log start only once a minute
-            start = max(start, epochs[0].start_offset)
+        else:
+            epochs = with_earlier_epochs(epochs, segments)
+            if start is not None:
+                # a broker cuts its leader epochs at once, but writes the log start only once a minute
+                start = max(start, epochs[0].start_offset)
         return trace_lineage(self._cache, epochs, log_start_offset=start)
 
     def _remote_segment(self, segment_id: UUID | None) -> RemoteSegment | None:

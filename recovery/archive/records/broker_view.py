@@ -10,13 +10,13 @@ from typing import Self
 
 import numpy as np
 
+from recovery.archive.inventory.log_starts import LogStarts
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.plain_layout import PlainLayout
 from recovery.archive.records.log_markers import TransactionWalk
-from recovery.archive.records.log_starts import judge_log_start
-from recovery.archive.records.planned_faults import PlannedFault
+from recovery.archive.records.planned_faults import PlannedFault, planned_fault
 from recovery.archive.records.stable_offset import OpenTransactions, sound_batches
-from recovery.archive.remote.lineage import derive_epochs, merge_ranges, trace_lineage
+from recovery.archive.remote.lineage import derive_epochs, merge_ranges, trace_lineage, with_earlier_epochs
 from recovery.archive.remote.remote_metadata import RemoteMetadata, find_sources, read_remote_metadata
 from recovery.archive.remote.replicas import Replicas, has_folders, topic_id_of
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
@@ -128,7 +128,7 @@ class BrokerView:
 
     def _read(self) -> None:
         self._replicas = Replicas(self._log_dirs)
-        self._log_starts: dict[tuple[str, str], tuple[int | None, PlannedFault | None]] = {}
+        self._log_starts = LogStarts(self._replicas)
         self._metadata: RemoteMetadata = read_remote_metadata(self._log_dirs)
 
     def has_changed(self) -> bool:
@@ -178,17 +178,8 @@ class BrokerView:
 
     def log_start(self, where: PartitionPrefix) -> tuple[int | None, PlannedFault | None]:
         """Return where the log of a partition begins, None if that is not known; and what is wrong with the line."""
-        replica = self._replicas.of(where)
-        if replica is None or replica.log_start_offset is None:
-            return None, None
-        key = replica.store.url, replica.prefix
-        if key not in self._log_starts:
-            start_offset, layout = replica.log_start_offset, PlainLayout()
-            local = replace(where, prefix=replica.prefix, topic_id="", folder=replica.prefix.rstrip("/"))
-            segments = layout.partition(local, replica.store.list_level(replica.prefix).objects).segments
-            fault = judge_log_start(replica.store, layout, segments, local, start_offset)
-            self._log_starts[key] = (start_offset, None) if fault is None else (None, fault)
-        return self._log_starts[key]
+        start_offset, fault = self._log_starts.of(where)
+        return start_offset, None if fault is None else planned_fault(fault)
 
     def topic_ids(self, topic: str) -> frozenset[str]:
         """Return the ids that a topic has in the log dirs, none if it is not there."""
@@ -202,11 +193,10 @@ class BrokerView:
         if not cache.segments and not cache.deleted:
             return None
         replica = self._replicas.of(where)
-        epochs = () if replica is None else replica.epochs
+        finished = cache.segments.values()
+        epochs = () if replica is None else with_earlier_epochs(replica.epochs, finished)
         start_offset, _ = self.log_start(where)
-        lineage = trace_lineage(
-            cache, epochs or derive_epochs(cache.segments.values()), log_start_offset=start_offset
-        )
+        lineage = trace_lineage(cache, epochs or derive_epochs(finished), log_start_offset=start_offset)
         known = [*cache.segments.values(), *cache.deleted.values()]
         gone = merge_ranges(segment for segment in known if segment.state >= _DELETING)
         return RemoteLog(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from recovery.archive.records.batch_heads import Fault
-from recovery.check.finding import REMEDIES, Rule
+from recovery.check.finding import REMEDIES, Finding, Rule
 from recovery.errors import DamagedSegmentError
 
 _REMEDIES: dict[Rule, str] = {
@@ -21,6 +21,11 @@ _OF_TOPIC = (
     "corrupt=skip leaves out the segments that are not known and counts them, corrupt=include makes a row of each, "
     "with the reason in `fault`; without `metadata` segments are chosen by their names alone"
 )
+
+
+def planned_fault(finding: Finding) -> PlannedFault:
+    """Return a finding whose file is a URL as a fault."""
+    return PlannedFault(finding.file, Fault(finding.rule, finding.detail))
 
 
 class PlannedFault(NamedTuple):

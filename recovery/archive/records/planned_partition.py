@@ -13,15 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from recovery.archive.inventory.log_starts import judge_log_start
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import Walked
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.broker_view import BrokerView, LocalLog, RemoteLog
 from recovery.archive.records.damage import Corrupt
-from recovery.archive.records.log_starts import copied_log_start, judge_log_start
+from recovery.archive.records.log_starts import copied_log_start
 from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.offset_range import OffsetLookup
-from recovery.archive.records.planned_faults import PlannedFault
+from recovery.archive.records.planned_faults import PlannedFault, planned_fault
 from recovery.archive.records.read_request import (
     MOST_EARLIER,
     OffsetRange,
@@ -343,7 +344,8 @@ def _log_start(
         return None, []
     start_offset, fault = copied_log_start(f"{store.url}/{found.walked.parent}", found.log_dir, where)
     if start_offset is not None:
-        fault = judge_log_start(store, layout, partition.segments, where, start_offset)
+        finding = judge_log_start(store, layout, partition.segments, where, start_offset)
+        fault = None if finding is None else planned_fault(finding)
     return (start_offset, []) if fault is None else (None, [fault])
 
 

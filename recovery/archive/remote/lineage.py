@@ -183,6 +183,25 @@ def derive_epochs(segments: Iterable[RemoteSegment]) -> list[LeaderEpochEntry]:
     return cut_epochs(kept)
 
 
+def with_earlier_epochs(
+    epochs: Sequence[LeaderEpochEntry], segments: Iterable[RemoteSegment]
+) -> list[LeaderEpochEntry]:
+    """Return the leader *epochs* of a log with those before its first line that its finished *segments* know.
+
+    A replica that began anew, or whose log start has moved, does not know them; the segments are there nevertheless.
+    """
+    if not epochs:
+        return []
+    first = epochs[0]
+    earlier = [
+        entry
+        for entry in derive_epochs(segments)
+        if entry.epoch <= first.epoch and entry.start_offset <= first.start_offset
+    ]
+    is_known = bool(earlier) and earlier[-1].epoch == first.epoch
+    return cut_epochs([*earlier, *(epochs[1:] if is_known else epochs)])
+
+
 def cut_epochs(epochs: Iterable[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
     """Return *epochs* ascending, without those cut off by a higher one that begins at or below their start.
 

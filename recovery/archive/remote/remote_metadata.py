@@ -18,7 +18,7 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -104,7 +104,8 @@ class RemoteMetadata:
             record.
 
     Attributes:
-        findings: what is wrong with the topic so far, the first `MOST_FINDINGS` of it.
+        findings: what is wrong with the topic so far, the first `MOST_FINDINGS` of it, and with the checkpoints of the
+            log dirs.
         counts: of all that is wrong, by rule.
         record_count: records that were read.
         sources: the replicas of the partitions of the topic that were found, as they were listed.
@@ -321,6 +322,10 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
     try:
         stores = list(stores)
         copies = [read_log_dir_copy(store, store.list_level("").objects) for store in stores]
+        for store, copy in zip(stores, copies, strict=True):
+            metadata.findings += [
+                replace(finding, file=f"{store.url}/{finding.file}") for finding in copy.findings
+            ]
         metadata.sources = find_sources(stores)  # after the checkpoints: live brokers append to their logs
         for number, replicas in sorted(metadata.sources.items()):
             metadata.start_partition(number)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
+from recovery.check.finding import Finding, unreadable
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
 from segfmt.errors import FormatError
@@ -28,12 +29,14 @@ class Replica:
         store: the log dir.
         prefix: of the partition's folder.
         log_start_offset: by the log dir's checkpoint; None if that has no line for it.
+        log_start_fault: why that checkpoint cannot be read, with its URL; None if it can, or is missing.
         epochs: of its checkpoint; none if that is missing or malformed.
     """
 
     store: Store
     prefix: str
     log_start_offset: int | None
+    log_start_fault: Finding | None
     epochs: tuple[LeaderEpochEntry, ...]
 
 
@@ -58,7 +61,8 @@ class Replicas:
     """
 
     def __init__(self, log_dirs: Iterable[Store]) -> None:
-        self._log_dirs = [(store, _log_starts(store)) for store in log_dirs]
+        self._log_dirs = list(log_dirs)
+        self._log_starts = {store.url: _log_starts(store) for store in self._log_dirs}
         self._folders: dict[str, list[tuple[Store, str]]] | None = None
         self._ids: dict[str, frozenset[UUID]] = {}
 
@@ -71,7 +75,7 @@ class Replicas:
         topic_id = topic_id_of(where)
         if topic_id is None and where.topic_id:
             return None
-        candidates = [self._replica(store, starts, where, topic_id) for store, starts in self._log_dirs]
+        candidates = [self._replica(store, where, topic_id) for store in self._log_dirs]
         replicas = [replica for replica in candidates if replica is not None]
         return max(replicas, key=lambda replica: (replica.epochs[-1:], len(replica.epochs)), default=None)
 
@@ -79,22 +83,22 @@ class Replicas:
         """Return the ids in the folders of a topic's partitions; none if no log dir has one."""
         if self._folders is None:
             self._folders = {}
-            for store, _ in self._log_dirs:
+            for store in self._log_dirs:
                 for name, prefix in _folders(store):
                     self._folders.setdefault(name, []).append((store, prefix))
         found = {_topic_id_at(store, prefix) for store, prefix in self._folders.pop(topic, [])}
         return self._ids.setdefault(topic, frozenset(topic_id for topic_id in found if topic_id is not None))
 
-    def _replica(
-        self, store: Store, starts: dict[tuple[str, int], int], where: PartitionPrefix, topic_id: UUID | None
-    ) -> Replica | None:
+    def _replica(self, store: Store, where: PartitionPrefix, topic_id: UUID | None) -> Replica | None:
         prefix = f"{where.topic}-{where.partition}/"
         found_id = _topic_id_at(store, prefix)
         if found_id is None or topic_id not in (None, found_id):
             return None
+        starts, fault = self._log_starts[store.url]
         return Replica(
             store=store,
             prefix=prefix,
+            log_start_fault=fault,
             log_start_offset=starts.get((where.topic, where.partition)),
             epochs=_epochs_at(store, prefix),
         )
@@ -108,11 +112,17 @@ def _folders(store: Store) -> Iterator[tuple[str, str]]:
             yield name, prefix
 
 
-def _log_starts(store: Store) -> dict[tuple[str, int], int]:
+def _log_starts(store: Store) -> tuple[dict[tuple[str, int], int], Finding | None]:
+    """Return the lines of a log dir's checkpoint, and why they cannot be read."""
+    name = f"{store.url}/{LOG_START_OFFSET_CHECKPOINT}"
     try:
-        return read_offset_checkpoint(_read(store, LOG_START_OFFSET_CHECKPOINT))
-    except (OSError, FormatError):
-        return {}
+        return read_offset_checkpoint(_read(store, LOG_START_OFFSET_CHECKPOINT)), None
+    except FileNotFoundError:
+        return {}, None
+    except FormatError as error:
+        return {}, Finding(file=name, position=error.position or None, rule="checkpoint", detail=str(error))
+    except OSError as error:
+        return {}, unreadable(name, error)
 
 
 def _topic_id_at(store: Store, prefix: str) -> UUID | None:
