@@ -7,6 +7,7 @@ listing has not, is damage only if the topic has not changed since: else both ar
 from __future__ import annotations
 
 import errno
+import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,11 +23,12 @@ from recovery.archive.records.read_request import ReadRequest
 from recovery.archive.records.record_schema import Include
 from recovery.archive.records.uncompared import is_outdated
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
-from recovery.archive.stores.archived import PartitionPrefix
+from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.errors import UsageError
+from recovery.plan.manifest import json_object, read_lines
 from recovery.threads import PoolAhead
 from recovery.write.quarantine import MANIFEST
 from segfmt.errors import FormatError
@@ -38,6 +40,8 @@ PLANNED_AHEAD: Final = 8
 """Partitions that are planned at a time: for some, logs are opened."""
 MOST_READINGS_AGAIN: Final = 3
 """Of the metadata topic, for partitions that have changed since it was read."""
+_MOST_ACCOUNT_BYTES: Final = 1 << 20
+"""Of the account of a quarantine, which are enough to tell it."""
 _QUARANTINE = "a quarantine folder of this tool has what was cut from a log or replaced, not the log"
 
 
@@ -132,6 +136,7 @@ class _PartitionPlans:
     def _walked(self) -> Iterator[tuple[Walked, LogDirCopy]]:
         """Yield the partitions that are requested, each with the checkpoints of its log dir."""
         parent: str | None = None
+        is_quarantine = False
         for walked in walk(
             self._store, self._layout, is_chosen=self._is_wanted, others=all_but(self._layout)
         ):
@@ -140,28 +145,30 @@ class _PartitionPlans:
             if isinstance(walked, OtherLayout):
                 self._others.note(walked)
                 continue
-            if self._is_quarantined(walked):
+            if walked.parent != parent:
+                parent, copy = walked.parent, self._log_dir(walked)
+                is_quarantine = self._is_in_quarantine(walked)
+            if is_quarantine:
                 self._quarantined = f"{self._store.url}/{walked.partition.where.prefix}"
                 self._on_note(f"{self._quarantined}: left out: {_QUARANTINE}")
                 continue
             self._has_others = True
-            if walked.parent != parent:
-                parent, copy = walked.parent, self._log_dir(walked)
             yield walked, copy
 
     def _is_wanted(self, where: PartitionPrefix) -> bool:
         self._on_seen(where)
         return self._request.selection.has(where)
 
-    def _is_quarantined(self, walked: Walked) -> bool:
+    def _is_in_quarantine(self, walked: Walked) -> bool:
         """Return whether a folder is one of quarantine: parts of a log, the rest of which is in the log dir."""
         if self._layout.is_tiered:
             return False
-        siblings = walked.siblings
+        store, siblings = self._store, walked.siblings
         if not walked.partition.where.prefix:  # the partition's folder is all that is read
             with suppress(OSError):
-                siblings = open_store(self._store.url.rstrip("/").rpartition("/")[0]).list_level("").objects
-        return any(stored.name == MANIFEST for stored in siblings)
+                store = open_store(store.url.rstrip("/").rpartition("/")[0])
+                siblings = store.list_level("").objects
+        return any(stored.name == MANIFEST and _is_account(store, stored) for stored in siblings)
 
     def _log_dir(self, walked: Walked) -> LogDirCopy:
         """Return the checkpoints next to a partition's folder that matter here."""
@@ -208,3 +215,13 @@ class _PartitionPlans:
         where = found.walked.partition.where
         partition = self._layout.partition(where, self._store.list_level(where.prefix).objects)
         return found._replace(walked=replace(found.walked, partition=partition))
+
+
+def _is_account(store: Store, stored: StoredObject) -> bool:
+    """Return whether a file is the account of a quarantine, and not another one of its name; or cannot be read."""
+    try:
+        data = io.BytesIO(store.read(stored.key, most_bytes=_MOST_ACCOUNT_BYTES))
+    except OSError:  # an account is for its owner alone
+        return True
+    entries = map(json_object, read_lines(data.read))
+    return any(entry is not None and entry.keys() >= {"log_dir", "kind", "partition"} for entry in entries)

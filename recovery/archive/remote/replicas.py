@@ -16,7 +16,12 @@ from recovery.check.finding import Finding, unreadable
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
 from segfmt.errors import FormatError
-from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+)
 from segfmt.kafka_uuid import read_uuid
 from segfmt.partition_metadata import read_partition_metadata
 
@@ -70,14 +75,19 @@ class Replicas:
         """Return the replica that counts, None if no log dir has one.
 
         It is the one with the latest last epoch; of several, the one that knows the most epochs, because a follower
-        that began anew, as after an unclean election, has lost the earlier ones. It answers all questions.
+        that began anew, as after an unclean election, has lost the earlier ones; of several of these, the one whose log
+        reaches furthest, and then the one whose log begins last. It answers all questions.
         """
         topic_id = topic_id_of(where)
         if topic_id is None and where.topic_id:
             return None
         candidates = [self._replica(store, where, topic_id) for store in self._log_dirs]
         replicas = [replica for replica in candidates if replica is not None]
-        return max(replicas, key=lambda replica: (replica.epochs[-1:], len(replica.epochs)), default=None)
+        if len(replicas) < 2:
+            return replicas[0] if replicas else None
+        known = max((replica.epochs[-1:], len(replica.epochs)) for replica in replicas)
+        equal = [replica for replica in replicas if (replica.epochs[-1:], len(replica.epochs)) == known]
+        return max(equal, key=_reach)
 
     def topic_ids(self, topic: str) -> frozenset[UUID]:
         """Return the ids in the folders of a topic's partitions; none if no log dir has one."""
@@ -102,6 +112,14 @@ class Replicas:
             log_start_offset=starts.get((where.topic, where.partition)),
             epochs=_epochs_at(store, prefix),
         )
+
+
+def _reach(replica: Replica) -> tuple[str, int, int]:
+    """Return a value that grows with the log's end, and then with its start."""
+    objects = replica.store.list_level(replica.prefix).objects
+    logs = [(stored.name, stored.size_bytes) for stored in objects if stored.name.endswith(LOG_SUFFIX)]
+    name, size_bytes = max(logs, default=("", 0))
+    return name, size_bytes, replica.log_start_offset or 0
 
 
 def _folders(store: Store) -> Iterator[tuple[str, str]]:

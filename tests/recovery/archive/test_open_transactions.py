@@ -155,6 +155,19 @@ class TestLogDirs:
             for row in read(archive, "topic", "partition", "offset", options=options, metadata=log_dirs)
         ]
 
+    def test_of_replicas_the_newest_counts_whatever_their_order(
+        self, archive: Path, log_dirs: tuple[Path, ...], tmp_path: Path
+    ) -> None:
+        sound = self.rows(archive, log_dirs)
+        older = tuple(Path(shutil.copytree(one, tmp_path / "older" / one.name)) for one in log_dirs)
+        for folder in (folder for one in older for folder in one.glob("transactions-*")):
+            log = max(folder.glob("*.log"))
+            data = log.read_bytes()
+            log.write_bytes(data[: batch_positions(data)[0]])
+        assert self.rows(archive, older) != sound
+        assert self.rows(archive, (*older, *log_dirs)) == sound
+        assert self.rows(archive, (*log_dirs, *older)) == sound
+
     @pytest.mark.parametrize("change", ["lost", "short", "other producer"])
     def test_the_markers_tell_and_not_the_transaction_indexes(
         self, change: str, archive: Path, log_dirs: tuple[Path, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import struct
@@ -287,7 +288,8 @@ class TestQuarantine:
         run = tmp_path / "logs" / "d1.quarantine" / "2026-11-23T10-00-00Z"
         folder = run / "plain-0"
         folder.mkdir(parents=True)
-        (run / "manifest.jsonl").write_bytes(b"{}\n")
+        line = {"version": 1, "log_dir": "/d1", "kind": "tail", "partition": "plain-0"}
+        (run / "manifest.jsonl").write_text(json.dumps(line) + "\n")
         log = sorted(partition.glob("*.log"))[0]
         shutil.copy(log, folder / f"{log.name[:20]}.log")
         (folder / f"{log.name[:20]}.log.from-100").write_bytes(log.read_bytes()[100:])
@@ -299,6 +301,11 @@ class TestQuarantine:
             UsageError, match=r"plain-0/?: a quarantine folder of this tool .* Read the log dir"
         ):
             read((quarantine / path).resolve(), "offset")
+
+    @pytest.mark.parametrize("content", ["", "garbage\n", '{"backup": "nightly"}\n'])
+    def test_another_file_of_that_name_hides_nothing(self, content: str, quarantine: Path) -> None:
+        (quarantine / "manifest.jsonl").write_text(content)
+        assert read(quarantine, "offset")
 
     def test_beside_a_log_dir_it_is_passed_over(self, quarantine: Path) -> None:
         log_dir = quarantine.parent.parent / "d1"
