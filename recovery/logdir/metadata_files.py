@@ -7,8 +7,8 @@ files may change while they are read: then they are read again.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import zip_longest
 
 from native.crc32c import crc32c_of_bytes
@@ -46,13 +46,21 @@ def load_cluster_metadata(folder: str) -> ClusterMetadata:
     """
     for _ in range(_READ_ATTEMPTS):
         before = _stamps(folder)
-        metadata = _read(folder, sorted(before))
+        metadata = read_metadata_files(sorted(before), lambda name: _opened(folder, name))
         if _stamps(folder) == before:
             return metadata
     raise OSError(f"{folder}: changes while it is read: is the broker running?")
 
 
-def _read(folder: str, names: list[str]) -> ClusterMetadata:
+def read_metadata_files(
+    names: Sequence[str], opened: Callable[[str], AbstractContextManager[BytesOnDisk]]
+) -> ClusterMetadata:
+    """Return what the metadata log in a folder with the files *names*, in order, says; *opened* opens one of them.
+
+    Raises:
+        FormatError: the node would not start with it.
+        OSError: a file cannot be read.
+    """
     newest = _newest_checkpoint(names)
     end_offset = newest[1].end_offset if newest is not None else 0
     logs = [(int(log.removesuffix(LOG_SUFFIX)), log) for log in names if _is_segment(log)]
@@ -62,14 +70,14 @@ def _read(folder: str, names: list[str]) -> ClusterMetadata:
         if following is None or following[0] > end_offset
     ]
     with ExitStack() as stack:
-        checkpoint = None if newest is None else stack.enter_context(_opened(folder, newest[0]))
-        segments = stack.enter_context(closing(_opened_in_turn(folder, needed)))
+        checkpoint = None if newest is None else stack.enter_context(opened(newest[0]))
+        segments = stack.enter_context(closing(_opened_in_turn(needed, opened)))
         return read_cluster_metadata(
             checkpoint, segments, checkpoint_end_offset=end_offset, crc32c=crc32c_of_bytes
         )
 
 
-def _newest_checkpoint(names: list[str]) -> tuple[str, KraftSnapshotName] | None:
+def _newest_checkpoint(names: Iterable[str]) -> tuple[str, KraftSnapshotName] | None:
     finished: list[tuple[int, int, str, KraftSnapshotName]] = []
     for file in names:
         try:
@@ -101,10 +109,12 @@ def _is_segment(name: str) -> bool:
     return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal()
 
 
-def _opened_in_turn(folder: str, names: Iterable[str]) -> Generator[BytesOnDisk, None, None]:
+def _opened_in_turn(
+    names: Iterable[str], opened: Callable[[str], AbstractContextManager[BytesOnDisk]]
+) -> Generator[BytesOnDisk, None, None]:
     """Yield the files *names*, each open until the next one is requested."""
     for name in names:
-        with _opened(folder, name) as file:
+        with opened(name) as file:
             yield file
 
 

@@ -12,6 +12,7 @@ from recovery.archive.inventory.expectations import Expectations
 from recovery.archive.inventory.inventory import RULES_OF_READING
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
+from recovery.archive.remote.copied_settings import CopiedSettings, read_copied_settings
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.stores.archived import (
     ArchivedSegment,
@@ -49,11 +50,13 @@ class SurveyedPartition:
 
     Attributes:
         removed: keys of temporary files that a run in place had left when it was killed.
+        note: for the report, about the log dir that was copied; empty if there is none.
     """
 
     head: PartitionHead
     works: PartitionWork
     removed: Sequence[str] = ()
+    note: str = ""
 
 
 def survey(
@@ -74,14 +77,14 @@ def survey(
         options: how its segments will be scanned.
         expected: what brokers know of it; None: nothing.
         is_chosen: whether a partition is to be read.
-        topic_configs: settings of topics.
+        topic_configs: settings of topics; they take precedence over those of a copied metadata log.
         others: layouts whose partitions are named.
 
     Raises:
         OSError: the archive itself cannot be listed.
     """
     expected = Expectations() if expected is None else expected
-    parent, copy = "", LogDirCopy()
+    parent, copy, settings = "", LogDirCopy(), CopiedSettings(topic_configs, None)
     is_first = True
     for walked in walk(store, layout, is_chosen=is_chosen, others=others):
         if not isinstance(walked, Walked):
@@ -89,13 +92,16 @@ def survey(
             continue
         if is_first or walked.parent != parent:
             parent, is_first = walked.parent, False
-            copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
+            if not layout.is_tiered:
+                copy = read_log_dir_copy(store, walked.siblings)
+                settings = read_copied_settings(store, parent, topic_configs)
         removed: Sequence[str] = ()
         if options.is_in_place:
             walked, removed = _swept(store, walked)
-        surveyed = replace(
-            _surveyed(store, walked, layout, options, copy, topic_configs, expected), removed=removed
-        )
+        known_configs = settings.of(walked.partition.where.topic)
+        surveyed = _surveyed(store, walked, layout, options, copy, known_configs, expected)
+        surveyed = replace(surveyed, removed=removed, note=settings.note)
+        settings.note = ""  # said with the first partition of the log dir
         if copy.findings and not options.is_logs_only:
             head = surveyed.head
             surveyed = replace(surveyed, head=replace(head, findings=(*copy.findings, *head.findings)))

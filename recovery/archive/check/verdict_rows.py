@@ -30,6 +30,10 @@ _KEEP_ASIDE: Final = (
 _LEAVE_OUT_MARKER: Final = (
     "restore the log dir without its clean-shutdown marker: the broker then reads producers from the log"
 )
+_CUT_BY_BROKER: Final = (
+    "none in the archive: a broker that starts on this copy cuts it, as does `recover` there. If the topic preallocates "
+    "its logs, say so with --topic-config, and zeros are a note"
+)
 _NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
 
 
@@ -48,6 +52,8 @@ def remedy(judged: ObjectVerdict, finding: Finding) -> str:
         return f"{_RESTORE} (not rebuilt: {judged.obstacle})" if judged.obstacle else _REBUILD
     if finding.rule == "missing-snapshot":
         return _LEAVE_OUT_MARKER
+    if finding.rule == "unclean-tail":
+        return _CUT_BY_BROKER
     if finding.severity == "damage" and kind == "log" and finding.rule in _OF_BYTES:
         return _KEEP_ASIDE
     return finding.remedy

@@ -173,6 +173,7 @@ class ArchiveRun:
             topics: set[str] = set()
             for partition in self._partitions(expected, report):
                 removed += partition.removed
+                report.notes += (Note(text=partition.note),) if partition.note else ()
                 topics.add(partition.head.where.topic)
                 self._stop.check()
                 unknown = known.without(partition)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.verdict_rows import remedy
 from recovery.check.api import verify
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from tests.logs.samples import Sample, unpack
-from tests.runs.goings import bad_objects, gone_through, log_dir_configs, objects_of
+from tests.runs.goings import bad_objects, gone_through, log_dir_configs, objects_of, run_through
 
 _OF_LOG_DIRS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, "meta.properties")
 
@@ -47,6 +48,45 @@ def test_findings_are_those_of_the_local_engine(name: str, tmp_path: Path) -> No
     sample = unpack(name, tmp_path)
     shutil.rmtree(sample.root / "remote", ignore_errors=True)  # tiered storage, which has a layout of its own
     assert archive_words(sample) == local_words(sample)
+
+
+def preallocated_log(sample: Sample) -> str:
+    """The key, below the first log dir, of the log that a crash has left with zeros."""
+    logs = sample.log_dirs[0].glob("preallocated-0/*.log")
+    (path,) = (path for path in logs if not any(path.read_bytes()[-1000:]))
+    return path.relative_to(sample.log_dirs[0]).as_posix()
+
+
+def test_settings_come_from_the_copied_metadata_log(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    copy = sample.log_dirs[0]
+    key = preallocated_log(sample)
+    for is_logs_only in (False, True):
+        log = objects_of(gone_through(copy, is_logs_only=is_logs_only, now_ms=sample.now_ms))[key]
+        assert [(one.rule, one.severity) for one in log.verdict.findings] == [("unclean-tail", "note")]
+    given = {"preallocated": {"preallocate": "false"}}
+    log = objects_of(gone_through(copy, topic_configs=given, now_ms=sample.now_ms))[key]
+    assert [one.severity for one in log.verdict.findings] == ["damage"], "what is given wins"
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_without_settings_the_remedy_names_the_option(is_damaged: bool, tmp_path: Path) -> None:
+    """A metadata log that cannot be read is named in a note; without any there is nothing to say."""
+    sample = unpack("crashed", tmp_path)
+    copy = sample.log_dirs[0]
+    folder = copy / "__cluster_metadata-0"
+    if is_damaged:
+        (newest,) = sorted(folder.glob("*.checkpoint"))[-1:]
+        newest.write_bytes(newest.read_bytes()[:-7])
+    else:
+        shutil.rmtree(folder)
+    report, verdicts = run_through(CheckOptions(url=str(copy), now_ms=sample.now_ms))
+    notes = [note.text for note in report.notes if "the settings in it are not known" in note.text]
+    assert len(notes) == is_damaged
+    log = objects_of(verdicts)[preallocated_log(sample)]
+    (found,) = log.verdict.findings
+    assert (found.rule, found.severity) == ("unclean-tail", "damage")
+    assert "--topic-config" in remedy(log, found)
 
 
 @pytest.mark.long
