@@ -29,22 +29,22 @@ exit codes:
   0  everything that should be there is there
   1  usage error, or the archive cannot be listed
   2  objects or segments are missing, or not what they should be
-  4  some prefixes could not be listed
+  4  some prefixes could not be listed, or some segments not compared
 """
 _VERIFY_EPILOG = """\
 exit codes:
   0  no damage
-  1  usage error, the archive cannot be listed, or Spark gave up
+  1  usage error, the archive cannot be listed, the output cannot be written, or Spark gave up
   2  damage was found
-  4  some objects could not be read; the others were checked
+  4  some objects could not be read or compared; the others were checked
   130, 143  interrupted; with --output the next run resumes
 """
 _RECOVER_EPILOG = """\
 exit codes:
   0  nothing was damaged, or all of it was rebuilt
-  1  usage error, the archive cannot be listed, or Spark gave up
+  1  usage error, the archive cannot be listed, the output cannot be written, or Spark gave up
   2  something is damaged that cannot be rebuilt from the logs
-  4  some objects could not be read
+  4  some objects could not be read or compared
   130, 143  interrupted; the next run with the same --output resumes
 """
 
@@ -55,7 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "archive",
         help="verify and recover archived and tiered logs",
         description="Verify and recover archived logs: copies of log dirs, tiered storage. Small ones are checked in "
-        "this process, large ones by Spark, unless another is named by an embedded one on all cores of this machine.",
+        "this process, large ones by Spark: the named one (--master, --remote), or one on all cores of this machine.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser(
@@ -96,7 +96,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     verifying.set_defaults(run=run_verify)
     recovering = actions.add_parser(
         "recover",
-        help="rebuild indexes, snapshots and leader epochs that are missing or wrong",
+        help="rebuild indexes, snapshots and leader epochs that are missing or malformed",
         description="Check an archive as verify does, and rebuild what derives from its logs: offset, time and "
         "transaction indexes, producer snapshots, leader epochs.",
         epilog=_RECOVER_EPILOG,
