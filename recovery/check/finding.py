@@ -68,6 +68,7 @@ Rule = Literal[
     "chunk",
     "empty-log",
     "missing-segment",
+    "missing-folder",
     "archive-gap",
     "orphan",
     "not-compared",
@@ -151,6 +152,8 @@ REMEDIES: dict[Rule, str] = {
     "chunk": "restore the segment from a backup",
     "empty-log": _RESTORE,
     "missing-segment": "restore its objects from a backup: a consumer gets an error at these offsets",
+    "missing-folder": "copy the folder as well; if it is not to be there, choose the others with --topic, or remove "
+    "the line from the copied checkpoint",
     "archive-gap": "copy these offsets from a replica that has them, or from a backup",
     "orphan": "no broker reads it: compare with the brokers, then delete its objects by hand",
     "not-compared": "give --metadata the log dirs of all brokers that have partitions of __remote_log_metadata, or "

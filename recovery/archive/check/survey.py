@@ -10,6 +10,7 @@ from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOpt
 from recovery.archive.inventory.entry import LineagePlace, SegmentStatus
 from recovery.archive.inventory.expectations import Expectations
 from recovery.archive.inventory.inventory import RULES_OF_READING
+from recovery.archive.inventory.missing_folders import find_missing_folders
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.remote.copied_settings import CopiedSettings, read_copied_settings
@@ -94,6 +95,8 @@ def survey(
             parent, is_first = walked.parent, False
             if not layout.is_tiered:
                 copy = read_log_dir_copy(store, walked.siblings)
+                missing = find_missing_folders(copy, walked, is_chosen)
+                copy = replace(copy, findings=(*copy.findings, *missing))
                 settings = read_copied_settings(store, parent, topic_configs)
         removed: Sequence[str] = ()
         if options.is_in_place:

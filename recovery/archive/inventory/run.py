@@ -13,6 +13,7 @@ from typing import Any
 
 from recovery.archive.inventory.entry import PartitionInventory
 from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.inventory.missing_folders import find_missing_folders
 from recovery.archive.inventory.report import InventoryReport, segment_row, segment_schema
 from recovery.archive.layouts.layouts import (
     AUTO,
@@ -25,6 +26,7 @@ from recovery.archive.layouts.layouts import (
 from recovery.archive.layouts.walk import OtherLayout, Walked, walk
 from recovery.archive.options import ArchiveOptions
 from recovery.archive.parquet import to_parquet
+from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import absolute_url, open_store
@@ -94,11 +96,17 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
         report.has_metadata = bool(options.metadata)
         layouts = [layout]
         others = OtherLayouts()
+        log_dirs: set[str] = set()
         for layout in layouts:
             for walked in walk(store, layout, is_chosen=is_chosen, others=all_but(layout)):
                 if stop is not None:
                     stop.check()
                 if isinstance(walked, Walked):
+                    if not layout.is_tiered and walked.parent not in log_dirs:
+                        log_dirs.add(walked.parent)
+                        copy = read_log_dir_copy(store, walked.siblings)
+                        folders = find_missing_folders(copy, walked, is_chosen)
+                        report.add_findings(walked.parent, (*copy.findings, *folders))
                     inventory = expectations.judge(walked.partition, layout, store)
                     _take(report, rows, walked.partition.where, inventory)
                 elif isinstance(walked, OtherLayout):

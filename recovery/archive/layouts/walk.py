@@ -27,11 +27,13 @@ class Walked:
     Attributes:
         parent: the prefix above the partition's.
         siblings: the objects directly below that prefix: a log dir's own files.
+        folders: the prefixes directly below it, its own among them.
     """
 
     partition: ArchivedPartition
     parent: str = ""
     siblings: Sequence[StoredObject] = ()
+    folders: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,4 +137,4 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | Unlisted
         else:
             yield from _unread(below)
             partition = walk.layout.partition(where, below.objects)
-            yield Walked(partition=partition, parent=parent, siblings=level.objects)
+            yield Walked(partition=partition, parent=parent, siblings=level.objects, folders=level.prefixes)
