@@ -3,6 +3,10 @@
 Takes every damage of `archive_damage` in every layout. An archive has segments of a real broker, from the sample
 `tiered`, and some that are built. What is damaged must be found as the table says; before, nothing must be found. With
 `--logs-only` what is found in the logs alone must be what a whole verify finds of them.
+
+`--brokers 3 --seed 7` lets three real brokers make healthy archives while settings of their topics change, and looks
+after each of their lives at the tiered archive and, as a plain copy, at the log dirs, in all modes; nothing may be
+found.
 """
 
 from __future__ import annotations
@@ -13,13 +17,18 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import cached_property
+from itertools import product
 from pathlib import Path
+from typing import Any
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.verdict import ObjectVerdict
 from recovery.archive.layouts.aiven_cipher import AivenKeys, load_aiven_keys
 from recovery.check.finding import Finding
+from tests.brokers.restless_broker import make_restless, settings_of
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.damage.archive_damage import ARCHIVE_DAMAGES, MustFind
 from tests.logs.aiven_archive import KEY_ID, write_private_key
@@ -33,7 +42,8 @@ from tests.logs.archives import (
     write_archive,
 )
 from tests.logs.metadata_topic import write_metadata
-from tests.runs.goings import gone_through
+from tests.logs.samples import read_properties
+from tests.runs.goings import gone_through, run_through
 from tests.runs.log_findings import of_logs, with_found_ends
 
 Found = list[tuple[str, Finding]]
@@ -130,6 +140,53 @@ def is_found(found: Found, must: MustFind) -> bool:
     return bool(fitting) and at_it
 
 
+_MODES: Mapping[str, Mapping[str, bool]] = {
+    "": {},
+    "--deep": {"is_deep": True},
+    "--logs-only": {"is_logs_only": True},
+}
+
+
+def false_alarms(archive: TieredArchive, counts: Counter[str]) -> Iterator[str]:
+    """Verify what a broker has left in every mode, with and without metadata and settings; yield what is found."""
+    configs, properties = (
+        settings_of(archive),
+        read_properties((archive.root / "server.properties").read_text()),
+    )
+    given: dict[str, Mapping[str, Any]] = {"": {}, "-c": {"topic_configs": configs, "config": properties}}
+    metadata = {"": (), "--metadata": tuple(map(str, archive.log_dirs))}
+    for root, mode, known, settings in product((archive.path, archive.root), _MODES, metadata, given):
+        options = CheckOptions(url=str(root), metadata=metadata[known], **_MODES[mode], **given[settings])
+        report, verdicts = run_through(options)
+        counts["runs"] += 1
+        counts["segments"] += report.tally.segments
+        what = " ".join(filter(None, ("verify", root.name, mode, known, settings)))
+        judged = [one.verdict for verdict in verdicts for one in verdict.objects]
+        found = [(one.path, finding) for one in judged for finding in one.findings]
+        counts.update(f"note {finding.rule}" for _, finding in found if finding.severity == "note")
+        for path, finding in found:
+            if finding.severity != "note":
+                yield f"{what}: {path}: {finding.rule} at {finding.position}: {finding.detail}"
+        if report.exit_code and not any(finding.severity != "note" for _, finding in found):
+            yield f"{what}: exit code {report.exit_code}"
+
+
+def run_brokers(folder: Path, seeds: range) -> int:
+    """Let a broker live for each seed; 1 if anything is found."""
+    counts: Counter[str] = Counter()
+    alarms = 0
+    for seed in seeds:
+        root = folder / f"broker-{seed}"
+        for life, archive in enumerate(make_restless(root, seed)):
+            counts["lives"] += 1
+            for alarm in false_alarms(archive, counts):
+                alarms += 1
+                print(f"FALSE ALARM broker {seed}, life {life}: {alarm}", flush=True)
+        shutil.rmtree(root)
+        print(f"broker {seed}: {dict(counts)}, {alarms} false alarms", flush=True)
+    return 1 if alarms else 0
+
+
 def main() -> int:
     """Run the cases; 1 if one of them is not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.damage.archive_campaign", description=__doc__)
@@ -137,7 +194,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first one")
     parser.add_argument("--only", help="one damage")
     parser.add_argument("--logs-only", action="store_true", help="the logs alone, against a whole verify")
+    parser.add_argument(
+        "--brokers", type=int, default=0, help="healthy archives of so many real brokers instead"
+    )
     arguments = parser.parse_args()
+    if arguments.brokers:
+        with tempfile.TemporaryDirectory(prefix="archive-brokers-") as scratch:
+            return run_brokers(Path(scratch), range(arguments.seed, arguments.seed + arguments.brokers))
     missed: list[str] = []
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="archive-campaign-") as scratch:

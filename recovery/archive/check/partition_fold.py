@@ -12,6 +12,7 @@ from dataclasses import replace
 from recovery.archive.check.chain import NAMED_BY_BASE, FolderChain, TieredChain, epochs_of
 from recovery.archive.check.chain_ends import ChainEnds
 from recovery.archive.check.epoch_cover import EpochCover
+from recovery.archive.check.index_density import excuse_other_intervals
 from recovery.archive.check.rebuild import Rebuilding
 from recovery.archive.check.remains import are_remains
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
@@ -79,6 +80,8 @@ class PartitionFold:
             if scanned.is_confirmed:  # a cut log is not as long as a broker has told
                 scanned.findings = [finding for finding in scanned.findings if finding.rule != "cut-end"]
         by_key = {scanned.segment.key: scanned for scanned in self._scanned} if self._head.twins else {}
+        if self._layout.is_tiered:
+            excuse_other_intervals(self._scanned)
         for scanned in self._scanned:
             if scanned.segment.key in self._head.unfinished or are_remains(scanned, self._head, by_key):
                 _make_notes(scanned)
@@ -198,9 +201,16 @@ class PartitionFold:
                         findings=tuple(by_kind.get(kind, ())),
                     ),
                     rebuilt=scanned.rebuilt.get(kind),
+                    holder=self._holder_of(segment, kind),
                 )
             )
         return verdicts
+
+    def _holder_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
+        """Return the key of the object that holds a part, empty if the part is an object itself."""
+        if kind in self._layout.objects_of(kind):
+            return ""
+        return stored_part(self._layout, self._head.where, segment, PartKind.INDEXES).key
 
     def _add_findings(self, verdict: PartitionVerdict) -> None:
         """Give the findings of the partition as a whole to the objects that they name, there or not."""

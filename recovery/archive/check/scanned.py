@@ -29,7 +29,7 @@ from segfmt.remote_log_metadata import RemoteSegment
 SEGMENT_DIGEST_BYTES = 16
 DIGEST_BYTES = 2 * SEGMENT_DIGEST_BYTES
 """The first half changes with the segment and its objects, the other one with all else that its scan depends on."""
-VERSION = 14
+VERSION = 15
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 

@@ -20,6 +20,7 @@ class ObjectVerdict:
         base_offset: of the segment that it belongs to; -1 for those that belong to none.
         verdict: its path is the object's key.
         rebuilt: the object that was written in its place, None without one.
+        holder: key of the object that holds it, if it is a part of an object; empty if it is one itself.
         obstacle: why a damaged part that follows from a log is not rebuilt; empty if it is, or can be.
     """
 
@@ -29,6 +30,7 @@ class ObjectVerdict:
     version: str
     verdict: FileVerdict
     rebuilt: StoredObject | None = None
+    holder: str = ""
     obstacle: str = ""
 
 

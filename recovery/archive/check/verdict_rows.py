@@ -24,6 +24,7 @@ _OF_BYTES: Final = frozenset(
 )
 _REBUILD: Final = "run `archive recover`: it is rebuilt from the log"
 _RESTORE: Final = "restore the segment from another copy: a replica's log dir, a backup"
+_UPLOAD_AGAIN: Final = "restore {} from another copy, or have the plugin upload the segment again"
 _KEEP_ASIDE: Final = (
     "restore the object from another copy; until then keep it aside, so that no reader trusts it"
 )
@@ -43,6 +44,9 @@ def remedy(judged: ObjectVerdict, finding: Finding) -> str:
     is_derived = kind in _REBUILT_KINDS and is_of_segment and finding.rule not in _NO_REBUILD
     if finding.severity == "damage" and is_derived:
         if judged.rebuilt is not None:
+            if judged.holder:
+                content = f"{judged.rebuilt.key} of the output is what it should hold"
+                return f"{_UPLOAD_AGAIN.format(judged.holder)}: {content}"
             is_in_place = judged.rebuilt.key == judged.verdict.path
             return (
                 "none: it is rebuilt"

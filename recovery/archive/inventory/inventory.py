@@ -8,6 +8,7 @@ have been finished, by records that were not read, is not compared.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -33,15 +34,18 @@ from recovery.archive.remote.lineage import (
     with_earlier_epochs,
 )
 from recovery.archive.remote.remote_cache import RemoteLogCache
-from recovery.archive.stores.archived import ArchivedSegment, PartKind, is_temporary
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, SegmentKey, is_temporary
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable, parts_in
 from recovery.check.finding import Finding, Rule, Severity
 from segfmt.errors import FormatError
+from segfmt.filenames import FileKind, file_kind
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
 
 RULES_OF_READING = frozenset({"missing-object", "object-size", "overlap"})
 """Rules that reading the segments checks, too."""
+_RENAMED_OBJECT = re.compile(r"\.?(\d{20})-([\w-]{22})\.\w+\.")
+_RENAMED_LOG = re.compile(r"\.?(\d{20})\.log\.")
 _LEFT_BEHIND = "a run in place that was killed has left it; the next `archive recover --in-place` removes it"
 
 
@@ -80,19 +84,36 @@ def _not_compared() -> Finding:
     return Finding(file="", position=None, rule="not-compared", detail=detail, severity="unchecked")
 
 
-def _foreign(archived: ArchivedPartition, layout: Layout) -> tuple[Finding, ...]:
-    """Return a note on each object that no broker has put there; a broker's own folder has files of other kinds."""
-    return tuple(
-        Finding(
-            file=stored.name,
-            position=None,
-            rule="foreign-file",
-            detail=_LEFT_BEHIND if is_temporary(stored.name) else "its name is not that of a segment's part",
-            severity="note",
-        )
-        for stored in archived.others
-        if layout.is_tiered or is_temporary(stored.name)
-    )
+def _foreign(archived: ArchivedPartition, layout: Layout) -> Iterator[Finding]:
+    """Yield a finding on each object that no broker has put there; a broker's own folder has files of other kinds.
+
+    It is a note, unless the name begins with that of a segment of which nothing else is there: it may be all of it.
+    """
+    segments = archived.segments
+    known = set(zip(segments.base_offsets, segments.segment_ids, strict=True))
+    for stored in archived.others:
+        if is_temporary(stored.name):
+            yield _foreign_file(stored.name, _LEFT_BEHIND)
+        elif (key := _segment_named(stored.name, layout)) is not None and key not in known:
+            detail = "its name is that of a segment's part and more, and the segment is not there: it was not checked"
+            yield _foreign_file(stored.name, detail, "unchecked")
+        elif layout.is_tiered:
+            yield _foreign_file(stored.name, "its name is not that of a segment's part")
+
+
+def _foreign_file(name: str, detail: str, severity: Severity = "note") -> Finding:
+    return Finding(file=name, position=None, rule="foreign-file", detail=detail, severity=severity)
+
+
+def _segment_named(name: str, layout: Layout) -> SegmentKey | None:
+    """Return the segment whose log or object a file would be, were it not for what its name has in front or at its end.
+
+    Such files are left by compression and by copies that were interrupted: `X.log.gz`, `.X.log.Ab12Cd`.
+    """
+    found = (_RENAMED_OBJECT if layout.is_tiered else _RENAMED_LOG).match(name)
+    if found is None or (not layout.is_tiered and file_kind(name) is not FileKind.OTHER):
+        return None
+    return int(found[1]), found[2] if layout.is_tiered else ""
 
 
 class _Listed(NamedTuple):

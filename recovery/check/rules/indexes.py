@@ -39,10 +39,15 @@ class IndexAgreement:
         is_beyond: whether an entry points past the end of the log.
         contradicts: whether an entry, as far as they ascend, is of no batch in the log. An index that has nothing in
             common with the log, and is out of order or has impossible entries, is noise, and contradicts nothing.
+        step_bytes: of a sound offset index: the most from an entry, or the start, to a later batch without one, where
+            another entry follows: `index.interval.bytes` was no less.
+        rest_bytes: of an offset index: those from the last entry to the last batch, less the largest batch.
     """
 
     is_beyond: bool
     contradicts: bool
+    step_bytes: int = 0
+    rest_bytes: int = 0
 
 
 def without_preallocated(entries: Entries) -> Entries:
@@ -125,8 +130,19 @@ class _IndexChecks:
         """How far the index agrees with the log."""
         is_noise = self._is_noise
         return IndexAgreement(
-            is_beyond=self.is_beyond and not is_noise, contradicts=self._is_wrong and not is_noise
+            is_beyond=self.is_beyond and not is_noise,
+            contradicts=self._is_wrong and not is_noise,
+            step_bytes=self._step_bytes,
+            rest_bytes=self._rest_bytes,
         )
+
+    @property
+    def _step_bytes(self) -> int:
+        return 0
+
+    @property
+    def _rest_bytes(self) -> int:
+        return 0
 
     @property
     def _is_noise(self) -> bool:
@@ -174,9 +190,20 @@ class OffsetIndexChecks(_IndexChecks):
     _open: list[int] = field(default_factory=list)
     _last_position: int = 0
     _largest_bytes: int = 0
+    _unindexed_bytes: int = 0
+
+    @property
+    def _step_bytes(self) -> int:
+        return 0 if self.findings else self._unindexed_bytes
+
+    @property
+    def _rest_bytes(self) -> int:
+        last_position = int(self._values[-1]) if len(self._values) else 0
+        return max(0, self._last_position - last_position - self._largest_bytes)
 
     def take(self, rows: HeaderRows, end_position: int) -> None:
         """Check the entries that point into *rows*, which end at *end_position* of the log."""
+        position_before = self._last_position
         if len(rows):
             self._last_position = int(rows["position"][-1])
             self._largest_bytes = max(self._largest_bytes, int(rows["size_bytes"].max()))
@@ -190,6 +217,11 @@ class OffsetIndexChecks(_IndexChecks):
             return
         rows_at = np.searchsorted(rows["position"], self._values[first : self._next])
         row_numbers = np.minimum(rows_at, len(rows) - 1)
+        before = np.where(row_numbers > 0, rows["position"][row_numbers - 1], position_before)
+        entries_before = np.concatenate(
+            (self._values[first - 1 : first] if first else [0], self._values[first : self._next - 1])
+        )
+        self._unindexed_bytes = max(self._unindexed_bytes, int((before - entries_before).max()))
         offsets = self._offsets[first : self._next]
         is_start = (rows_at < len(rows)) & (rows["position"][row_numbers] == self._values[first : self._next])
         self._has_agreed |= bool((is_start & (offsets == lasts[row_numbers])).any())

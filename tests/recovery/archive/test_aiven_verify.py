@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from recovery.archive.check.verdict import PartitionVerdict
+from recovery.archive.check.verdict_rows import object_row
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
 from segfmt.compression import Codec, compress
 from segfmt.kafka_uuid import format_uuid
@@ -237,6 +238,25 @@ def test_a_prefix_that_is_no_folder_is_part_of_the_topics_name(tmp_path: Path, h
     (archive.root / f"prod-{folder.name}").rename(archive.root / other)
     bad = bad_objects(gone_through(archive.root))
     assert [rules for key, rules in bad.items() if key.endswith("manifest")] == [["manifest"]] * 3
+
+
+def test_what_is_rebuilt_of_a_part_of_an_object_is_not_put_in_the_place_of_an_object(
+    copy: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = copy("plain")
+    path = sorted(root.rglob("*.indexes"))[3]
+    place = json.loads(path.with_suffix(".rsm-manifest").read_text())["segmentIndexes"]["timestamp"]
+    data = bytearray(path.read_bytes())
+    data[place["position"] : place["position"] + 12] = bytes([0xFF] * 12)
+    path.write_bytes(data)
+    (verdict,) = gone_through(root, tmp_path_factory.mktemp("output"))
+    (row,) = (row for one in verdict.objects if (row := object_row(verdict, one))["rebuilt"])
+    key = path.relative_to(root).as_posix()
+    assert row["key"] == key.replace(".indexes", ".timeindex")
+    assert row["remedy"] == (
+        f"restore {key} from another copy, or have the plugin upload the segment again: {row['rebuilt']} of the output "
+        "is what it should hold"
+    )
 
 
 def test_every_segment_id_is_one(stored_archive: TieredArchive) -> None:

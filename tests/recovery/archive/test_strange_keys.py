@@ -20,7 +20,7 @@ from recovery.archive.stores.stores import open_store
 from recovery.spark import archive
 from segfmt.filenames import log_name
 from segfmt.java_text import LONG_MAX
-from tests.logs.archives import made_copies, write_archive
+from tests.logs.archives import LOG, made_copies, write_archive
 from tests.logs.builders import data_batch
 from tests.recovery.archive.test_kept_scans import Runs
 from tests.runs.goings import run_through
@@ -214,3 +214,27 @@ def test_the_last_of_all_offsets_is_kept(tmp_path: Path) -> None:
     rows = runs.verdicts()
     assert (runs.verdicts(), runs.read_count) == (rows, 0)
     assert any(row["key"].endswith(log_name(LONG_MAX)) for row in rows if "key" in row)
+
+
+@pytest.mark.parametrize("layout", ["local-tiered", "aiven", "plain"])
+@pytest.mark.parametrize("rename", ["{}.gz", ".{}.Ab12Cd", "{}.bak"])
+def test_files_that_may_be_a_segment_are_not_sound(layout: str, rename: str, tmp_path: Path) -> None:
+    """Compressed by an operator, or left by a copy that was interrupted; beside the segment itself it is a note."""
+    archive = write_archive(tmp_path / "archive", layout, made_copies(segments=3))
+    last = archive.place(archive.copies[-1], LOG)
+    beside = last.with_name(rename.format(last.name))
+    beside.write_bytes(last.read_bytes())
+    report, _ = run_through(CheckOptions(url=str(archive.root), now_ms=0))
+    assert report.exit_code == 0
+    beside.unlink()
+    for path in last.parent.glob(f"{last.stem}*"):
+        path.rename(path.with_name(rename.format(path.name)))
+    report, verdicts = run_through(CheckOptions(url=str(archive.root), now_ms=0))
+    unchecked = {
+        Path(one.verdict.path).name
+        for verdict in verdicts
+        for one in verdict.objects
+        if one.verdict.is_valid is None and one.verdict.findings[0].rule == "foreign-file"
+    }
+    assert beside.name in unchecked
+    assert report.exit_code == 4
