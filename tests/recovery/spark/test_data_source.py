@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +59,29 @@ def test_counts_are_those_of_a_real_consumer(spark: SparkSession, stored_archive
     for row in first.union(second).groupBy("isolation", "topic", "partition").count().collect():
         found[row["isolation"]][row["topic"], row["partition"]] = row["count"]
     assert found == {isolation: expected_of(stored_archive, isolation) for isolation in levels}
+
+
+@pytest.mark.parametrize("kind", ["standalone", "connect"])
+def test_a_stream_gives_each_row_once(
+    kind: str, request: pytest.FixtureRequest, stored_archive: TieredArchive, tmp_path: Path
+) -> None:
+    """As test_stream.py has it for `local`, over one growth."""
+    spark: SparkSession = request.getfixturevalue(f"{kind}_spark")
+    data_source.register(spark)
+    source = next(stored_archive.path.glob("plain-0-*"))
+    growing, rows = tmp_path / "archive" / source.name, tmp_path / "rows"
+    growing.mkdir(parents=True)
+    names = sorted(path.name for path in source.iterdir())
+    for part in (names[: len(names) // 2], names):
+        for name in part:
+            shutil.copy(source / name, growing)
+        stream = spark.readStream.format("kafka-log-segments").schema("offset BIGINT")
+        writer = stream.load(str(growing.parent)).writeStream.format("parquet")
+        writer = writer.options(path=str(rows), checkpointLocation=str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    found = sorted(spark.read.parquet(str(rows)).collect())
+    assert found == sorted(segments(spark, growing.parent, "offset BIGINT").collect())
+    assert len(found) > 100
 
 
 def test_encrypted_segments_need_their_key(

@@ -18,6 +18,7 @@ from recovery.errors import DamagedSegmentError, UsageError
 from recovery.spark.data_source import KafkaLogSegments
 from segfmt.kafka_uuid import format_uuid
 from tests.logs.archives import EPOCHS, LOG, batch_positions, made_copies, write_archive
+from tests.servers.s3_server import S3Server, in_environment
 
 SCHEMA = StructType([StructField("offset", LongType())])
 METADATA = "partition.metadata"
@@ -26,7 +27,7 @@ METADATA = "partition.metadata"
 class Query:
     """A query, restarted before each step: only what Spark keeps in the checkpoint is left."""
 
-    def __init__(self, root: Path, **options: str) -> None:
+    def __init__(self, root: Path | str, **options: str) -> None:
         self._options = {"path": str(root), "topic": "orders", **options}
         self.start: Any = None
         self.end: Any = None
@@ -252,3 +253,18 @@ def test_a_query_begins_at_its_beginning_though_its_end_was_asked_for_first(arch
     query.end = reader.latestOffset()
     assert reader.initialOffset() == {}
     assert query.end != {}
+
+
+@pytest.mark.s3
+def test_a_bucket_is_read_as_a_folder_is(s3_server: S3Server, tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "archive", "local-tiered")
+    archive.keep()
+    rows: list[int] = []
+    with in_environment(s3_server.environment()):
+        query = Query(s3_server.url("growing"))
+        for count in (1, 2, 2, 4):
+            archive.keep(*range(count))
+            s3_server.upload(archive.root, "growing")
+            rows += query.step()
+            assert max(rows) == archive.copies[count - 1].remote.end_offset
+    assert rows == Query(archive.root).step()
