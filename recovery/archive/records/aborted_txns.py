@@ -74,6 +74,26 @@ class AbortedTxns:
             is_aborted[rows_of_producer] = is_in
         return is_aborted
 
+    def span_markers(self, rows: HeaderRows) -> npt.NDArray[np.bool_]:
+        """Return for each batch whether it is a marker and a transaction of its producer goes on after it.
+
+        That cannot be: a marker ends what its producer has begun. Bool, shape (n,).
+        """
+        spans = np.zeros(len(rows), np.bool_)
+        is_marker = are_transactional(rows) & (rows["attributes"] & byte_layout.CONTROL_MASK != 0)
+        if not len(self) or not is_marker.any():
+            return spans
+        for producer_id in np.unique(rows["producer_id"][is_marker]).tolist():
+            if producer_id not in self._ranges:
+                continue
+            start, end = self._ranges[producer_id]
+            markers = np.flatnonzero(is_marker & (rows["producer_id"] == producer_id))
+            offsets = rows["base_offset"][markers]
+            at = np.searchsorted(self._first_offsets[start:end], offsets, side="right") - 1
+            highest = np.maximum.accumulate(self._last_offsets[start:end])
+            spans[markers] = (at >= 0) & (highest[np.maximum(at, 0)] > offsets)
+        return spans
+
 
 NONE = AbortedTxns(np.empty(0, byte_layout.ABORTED_TXN_DTYPE))
 

@@ -95,7 +95,7 @@ class RunTransactions:
             return
         found = self._walk.take(octets, int(rows["position"][0]), rows)
         if self.run.has_txn_indexes:
-            self._compare(segment, self.aborted(number).entries, found, rows)
+            self._compare(segment, self.aborted(number), found, rows)
         self._compare_open(segment, rows)
 
     def check_end(self, number: int) -> None:
@@ -340,7 +340,7 @@ class RunTransactions:
             self._pass_damage(segment, walk, str(files))
             return
         with opened_windows(files, segment.base_offset, is_last=True) as windows:
-            indexed = self._entries_for(segment)
+            said = self._said_of(segment)
             for window in windows:
                 if not isinstance(window, BatchWindow):
                     if window.is_damage:
@@ -354,10 +354,10 @@ class RunTransactions:
                         continue
                     before = dict(walk.begins)
                     found = walk.take(window.octets, int(window.rows["position"][0]), rows)
-                    if indexed is not None and is_inside:
-                        self._compare(segment, indexed, found, rows)
-                    elif indexed is not None:
-                        self._compare_ends(segment, indexed, found, before, walk)
+                    if said is not None and is_inside:
+                        self._compare(segment, said, found, rows)
+                    elif said is not None:
+                        self._compare_ends(segment, said.entries, found, before, walk)
                     yield found[found["first_offset"] >= 0]
                     if not is_inside:
                         walk.begins = dict(before.items() & walk.begins.items())
@@ -375,13 +375,13 @@ class RunTransactions:
             start = bad + 1
         yield window.rows[start:]
 
-    def _entries_for(self, segment: ArchivedSegment) -> Entries | None:
+    def _said_of(self, segment: ArchivedSegment) -> AbortedTxns | None:
         """Return the entries with which the markers of a segment are compared, None if it may have lost them."""
         if self.run.has_txn_indexes:
-            return self.aborted(0).entries
+            return self.aborted(0)
         try:
             data = self.files.txn_index(segment)
-            return view_transaction_index(data) if data else None
+            return AbortedTxns(view_transaction_index(data)) if data else None
         except MissingKeyError:
             raise
         except FormatError as error:
@@ -409,8 +409,13 @@ class RunTransactions:
 
     # -- both ------------------------------------------------------------------------------------------------
 
-    def _compare(self, segment: ArchivedSegment, indexed: Entries, found: Entries, rows: HeaderRows) -> None:
-        """Compare the entries of an index with what was *found* of aborts in *rows*."""
+    def _compare(self, segment: ArchivedSegment, said: AbortedTxns, found: Entries, rows: HeaderRows) -> None:
+        """Compare what an index has *said* with what was *found* of aborts in *rows*, and with all markers there."""
+        indexed = said.entries
+        for row in rows[said.span_markers(rows)][:1]:
+            producer_id, offset = int(row["producer_id"]), int(row["base_offset"])
+            detail = f"a transaction of producer {producer_id} goes on after its marker at offset {offset}"
+            self._contradict(segment, "transaction-index-entry", detail)
         lowest, highest = int(rows["base_offset"].min()), int(rows["last_offset"].max())
         is_own = (indexed["last_offset"] >= lowest) & (indexed["last_offset"] <= highest)
         begins = {

@@ -43,6 +43,15 @@ class TestBatches:
         rows = np.concatenate([*data, *behind])
         assert txns.are_in(rows).tolist() == [False, True, False, True, False, False, True]
 
+    def test_do_not_go_on_after_a_marker(self) -> None:
+        """Also if another transaction begins between."""
+        entries = index_of((7, 10, 50, 0), (7, 20, 30, 0), (8, 10, 60, 0))
+        txns = AbortedTxns(np.frombuffer(entries, byte_layout.ABORTED_TXN_DTYPE))
+        offsets = (5, 15, 30, 40, 50)
+        markers = [batch(offset, offset, 7, is_data=False) for offset in offsets]
+        rows = np.concatenate([*markers, batch(40, 40, 9, is_data=False), batch(40, 40, 7)])
+        assert txns.span_markers(rows).tolist() == [False, True, True, True, False, False, False]
+
     def test_are_those_that_a_consumer_leaves_out(self) -> None:
         """Random logs of several producers: the same as a consumer's walk with a set of aborting producers."""
         for seed in range(200):

@@ -45,10 +45,8 @@ ALL_LAYOUTS = ["plain", "local-tiered", "aiven"]
 
 
 def offsets(root: Path, corrupt: Corrupt = Corrupt.FAIL, **others: Any) -> list[int]:
-    highest, lowest_ms = others.pop("highest_offset", None), others.pop("lowest_timestamp_ms", None)
-    options = ReadOptions(
-        is_committed=True, corrupt=corrupt, highest_offset=highest, lowest_timestamp_ms=lowest_ms
-    )
+    limits = {name: others.pop(name) for name in [*others] if name.startswith(("highest", "lowest"))}
+    options = ReadOptions(is_committed=True, corrupt=corrupt, **limits)
     return [row["offset"] for row in read(root, "offset", options=options, **others)]
 
 
@@ -155,6 +153,27 @@ def test_an_index_without_an_entry(stored_archive: TieredArchive, tmp_path: Path
     assert tried == 3
 
 
+@pytest.mark.parametrize("layout", ["local-tiered", "aiven"])
+@pytest.mark.parametrize("field", ["first_offset", "last_offset"])
+def test_an_entry_that_goes_on_after_another_marker(field: str, layout: str, tmp_path: Path) -> None:
+    """Of an earlier transaction of the producer, or its own; a task may read the segment with the marker alone."""
+    copies = made_copies(segments=8)
+    archive = write_archive(tmp_path / "archive", layout, copies)
+    metadata = metadata_of(archive, tmp_path / "log-dir")
+    asked: dict[str, Any] = {"metadata": metadata}
+    copy = [copy for copy in copies if TXN_INDEX in copy.files][1]
+    entries = entries_of(copy).copy()
+    if field == "first_offset":
+        entries[field] = 3
+    else:
+        entries[field] += 1_000
+        asked["lowest_offset"] = copy.remote.start_offset
+    archive.rewrite(copy, TXN_INDEX, entries.tobytes())
+    for tasks, corrupt in product(TASKS, Corrupt):
+        with pytest.raises(DamagedSegmentError, match=r": transaction-index-entry: .*Remedy: "):
+            offsets(archive.root, corrupt, selection=tasks, **asked)
+
+
 def test_the_end_is_in_a_segment_that_is_too_old(tmp_path: Path) -> None:
     """It is passed over because of its timestamps; how the transaction ended is compared all the same."""
     owner, log, copies = made_copies()[0].owner, MadeLog(random.Random(4)), []
@@ -163,7 +182,7 @@ def test_the_end_is_in_a_segment_that_is_too_old(tmp_path: Path) -> None:
         copies.append(log.roll(owner, 8, number))
     assert first_with_abort(copies) == 2
     archive = write_archive(tmp_path / "archive", "local-tiered", copies)
-    asked = {
+    asked: dict[str, Any] = {
         "metadata": metadata_of(archive, tmp_path / "log-dir"),
         "lowest_timestamp_ms": copies[0].remote.max_timestamp_ms - 4000,
     }
