@@ -259,6 +259,32 @@ def test_what_is_rebuilt_of_a_part_of_an_object_is_not_put_in_the_place_of_an_ob
     )
 
 
+@pytest.mark.parametrize(
+    ("place", "other"),
+    [
+        (("remoteLogSegmentId", "topicIdPartition", "topicPartition", "topic"), "other"),
+        (("remoteLogSegmentId", "topicIdPartition", "topicPartition", "partition"), 1),
+        (("remoteLogSegmentId", "topicIdPartition", "topicId"), format_uuid(UUID(int=7))),
+        (("remoteLogSegmentId", "id"), format_uuid(UUID(int=7))),
+        (("startOffset",), 1),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, tuple) else "",
+)
+def test_each_name_in_a_manifest_is_compared_with_its_key(
+    copy: Callable[[str], Path], place: tuple[str, ...], other: object
+) -> None:
+    root = copy("plain")
+    path = sorted(root.rglob("*.rsm-manifest"))[3]
+    document = json.loads(path.read_text())
+    held = document["remoteLogSegmentMetadata"]
+    for name in place[:-1]:
+        held = held[name]
+    assert held[place[-1]] != other
+    held[place[-1]] = other
+    path.write_text(json.dumps(document))
+    assert bad_objects(verified(root))[path.relative_to(root).as_posix()] == ["manifest"]
+
+
 def test_every_segment_id_is_one(stored_archive: TieredArchive) -> None:
     """What the other tests stand on: the sample has segments of transactions, with and without aborted ones."""
     segments = list(finished_segments(stored_archive.root, stored_archive.log_dirs, TOPICS))

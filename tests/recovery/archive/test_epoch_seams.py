@@ -106,6 +106,15 @@ class TestSeams:
             before = [(scanned(0, [(0, 0)]), [(0, 0)]), (scanned(100, [(0, 100), (2, 150)]), right)]
             assert found(*before, last, (scanned(300, [(2, 300)]), right)) == {200: ["epoch-content"]}
 
+    @pytest.mark.parametrize(("before", "after"), [(1, 0), (5, 4), (5, 0)])
+    def test_without_checkpoints_no_epoch_is_below_the_one_before(self, before: int, after: int) -> None:
+        first = scanned(0, [(before, 0)])
+        assert found((first, None), (scanned(100, [(after, 100)]), None)) == {100: ["leader-epoch"]}
+        first = scanned(0, [(after, 0)])
+        assert found((first, None), (scanned(100, [(before, 100), (after, 150)]), None)) == {
+            100: ["leader-epoch"]
+        }
+
     @pytest.mark.parametrize("wrong", [0, 1, 2])
     def test_before_the_first_log_two_checkpoints_outvote_one(self, wrong: int) -> None:
         lines: list[Lines] = [[(0, 0), (2, 50)]] * 3
@@ -238,6 +247,19 @@ def test_nothing_is_rebuilt_from_the_other_history(
         assert before[log] == ["offset-gap"]
     else:
         assert "no leader epochs confirm that its segment continues the log before" in obstacles[key].obstacle
+
+
+def test_of_two_histories_no_state_before_a_segment_is_known(tmp_path: Path, forked: ForkedCopies) -> None:
+    """Both are whole, and the snapshot of a later segment would follow from either."""
+    copies = [*forked.shared, forked.lost, forked.first, *forked.after]
+    archive = write_archive(tmp_path / "archive", "local-tiered", copies)
+    path = archive.place(forked.after[1], SNAPSHOT)
+    path.unlink()
+    gone_through(archive.root, tmp_path / "output", is_in_place=True)
+    assert not path.exists()
+    key = path.relative_to(archive.root).as_posix()
+    obstacle = objects_of(gone_through(archive.root))[key].obstacle
+    assert obstacle == "several segments have the same offsets: which of them it continues is not known"
 
 
 def test_the_leader_epochs_that_the_next_segment_knows_are_rebuilt(
