@@ -92,7 +92,7 @@ def _copies(
     broker_id: int,
     rng: random.Random,
 ) -> tuple[list[SegmentCopy], int, int]:
-    """The segments that a leader archives if *done* batches are, where its epoch begins, and how many batches are then."""
+    """What a leader archives if *done* batches are archived, where its epoch begins, and how many batches are then."""
     log = _ReplayedLog(random.Random(rng.random()))
     copies: list[SegmentCopy] = []
     base, end, fork_offset, count = 0, 0, 0, 0

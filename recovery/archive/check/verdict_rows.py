@@ -32,8 +32,8 @@ _LEAVE_OUT_MARKER: Final = (
     "restore the log dir without its clean-shutdown marker: the broker then reads producers from the log"
 )
 _CUT_BY_BROKER: Final = (
-    "none in the archive: a broker that starts on this copy cuts it, as does `recover` there. If the topic preallocates "
-    "its logs, say so with --topic-config, and zeros are a note"
+    "none in the archive: a broker that starts on this copy cuts it, as does `recover` there. If the topic "
+    "preallocates its logs, say so with --topic-config, and zeros are a note"
 )
 _NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
 
