@@ -61,6 +61,7 @@ class _SegmentCheck:
             file=task.log,
             base_offset=task.base_offset,
             next_base_offset=task.next_base_offset,
+            is_metadata_log=task.is_metadata_log,
             sequences=fold_of(task),
         )
         self._records = RecordChecks(task.log, reading.one_at_a_time) if task.is_deep else None

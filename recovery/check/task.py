@@ -42,6 +42,7 @@ class SegmentTask:
         snapshot_offsets: offsets inside the segment, ascending, at which the producers' state is needed.
         expiration_ms: a producer that was silent so long may have been forgotten; None: sequences are not followed.
         log_start_offset: that of the log, if it lies in the segment or after it; else 0.
+        is_metadata_log: whether it is of `__cluster_metadata`, or one of its snapshots.
     """
 
     folder: str
@@ -59,6 +60,7 @@ class SegmentTask:
     snapshot_offsets: tuple[int, ...] = ()
     expiration_ms: int | None = None
     log_start_offset: int = 0
+    is_metadata_log: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

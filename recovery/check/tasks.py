@@ -87,6 +87,7 @@ def segment_task(
         snapshot_offsets=snapshot_offsets,
         expiration_ms=facts.expiration_ms,
         log_start_offset=standing.log_start_offset,
+        is_metadata_log=facts.is_metadata_log,
     )
 
 
@@ -99,6 +100,7 @@ def other_task(facts: PartitionFacts, log: str) -> SegmentTask:
         next_base_offset=None,
         has_indexes=False,
         is_deep=facts.is_deep,
+        is_metadata_log=facts.is_metadata_log,
     )
 
 

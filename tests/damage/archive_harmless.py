@@ -162,18 +162,6 @@ def _looks_compacted(case: Case) -> bool:
     return bool((rows["record_count"] <= rows["last_offset_delta"]).any())
 
 
-def _has_no_leader_epoch(case: Case) -> bool:
-    """Batches have no leader epoch any more, so there is none to compare."""
-    if case.part != LOG or case.after is None or len(case.after) != len(case.before):
-        return False
-    before, after = _headers(case.before), _headers(case.after)
-    names = {name for name in before.dtype.names or () if (before[name] != after[name]).any()}
-    is_other = before["partition_leader_epoch"] != after["partition_leader_epoch"]
-    return names <= {"crc", "partition_leader_epoch"} and bool(
-        (after["partition_leader_epoch"][is_other] == -1).all()
-    )
-
-
 def _is_of_producers_that_expired(case: Case) -> bool:
     """A batch is of another producer, whom a snapshot may lack: he has expired, or has written markers alone."""
     if case.part != LOG or case.after is None or len(case.after) != len(case.before):
@@ -449,7 +437,6 @@ REASONS: dict[str, Callable[[Case], bool]] = {
     "a batch with a right checksum says what no other file repeats": _is_said_by_the_batch_alone,
     "a producer's sequences or epochs do not follow: a note": _is_noted_of_producers,
     "the log looks compacted": _looks_compacted,
-    "a batch without a leader epoch": _has_no_leader_epoch,
     "of a producer that had expired, or has written markers alone": _is_of_producers_that_expired,
     "an offset index with fewer entries, which are right": _has_fewer_entries,
     "a time index with fewer entries, which are right": _points_not_too_late,

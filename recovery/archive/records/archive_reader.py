@@ -30,7 +30,7 @@ from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.errors import UsageError
 from segfmt.errors import MissingKeyError
-from segfmt.filenames import log_name
+from segfmt.filenames import CLUSTER_METADATA_TOPIC, log_name
 
 
 def read_task(
@@ -199,6 +199,7 @@ class _RunReader:
             expected_end_offset=planned.end_offset if told is None else told.end_offset + 1,
             told_epochs=None if told is None else told.leader_epochs,
             read_epochs=lambda: self._files.leader_epochs(segment, files),
+            is_metadata_log=run.where.topic == CLUSTER_METADATA_TOPIC,
             is_compacted=self._files.is_compacted,
         )
         log = files.open(log_name(segment.base_offset))

@@ -50,6 +50,7 @@ class BatchFaults:
         read_epochs: returns the lines of its leader-epoch checkpoint, None without one; called in each window, if its
             epochs were not told.
         expected_end_offset: where the next segment begins, or what was told of this one's end; None if not known.
+        is_metadata_log: whether it is of `__cluster_metadata`.
         is_compacted: returns whether the log was ever compacted, so that gaps are no damage; called only at gaps.
         epoch: leader epoch of the last batch; None before the first, and if it is not to be trusted.
         end_offset: after the last batch in order; base_offset before the first.
@@ -64,6 +65,7 @@ class BatchFaults:
     told_epochs: Sequence[LeaderEpochEntry] | None = None
     read_epochs: Callable[[], Sequence[LeaderEpochEntry] | None] = lambda: None
     expected_end_offset: int | None = None
+    is_metadata_log: bool = False
     is_compacted: Callable[[], bool] = lambda: False
     epoch: int | None = field(default=None, init=False)
     end_offset: int = field(init=False)
@@ -112,7 +114,7 @@ class BatchFaults:
             )
             self._mark(rows, codes, fault)
         self._judge_order(rows, codes)
-        for fault in field_faults(rows):
+        for fault in field_faults(rows, is_metadata_log=self.is_metadata_log):
             self._mark(rows, codes, fault)
         self._judge_epochs(rows, codes)
 

@@ -36,8 +36,13 @@ class HeaderFault(NamedTuple):
     describe: Callable[[np.void], str]
 
 
-def field_faults(rows: HeaderRows) -> Iterator[HeaderFault]:
-    """Yield the rules about fields of a batch by themselves."""
+def field_faults(rows: HeaderRows, *, is_metadata_log: bool = False) -> Iterator[HeaderFault]:
+    """Yield the rules about fields of a batch by themselves.
+
+    Args:
+        rows: some batches.
+        is_metadata_log: whether they are of `__cluster_metadata`, whose control batches have no producer.
+    """
     is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
     codec = rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK
     delta, count = rows["last_offset_delta"], rows["record_count"]
@@ -48,11 +53,11 @@ def field_faults(rows: HeaderRows) -> Iterator[HeaderFault]:
         is_v2 & ((delta < 0) | (count < 0) | (count > delta.astype(np.int64) + 1)),
         lambda row: f"{row['record_count']} records, last offset delta {row['last_offset_delta']}",
     )
-    yield _producer_faults(rows)
+    yield _producer_faults(rows, is_metadata_log=is_metadata_log)
 
 
-def _producer_faults(rows: HeaderRows) -> HeaderFault:
-    """Kafka: MemoryRecordsBuilder.validateProducerState, LogValidator.validateBatch."""
+def _producer_faults(rows: HeaderRows, *, is_metadata_log: bool) -> HeaderFault:
+    """Kafka: MemoryRecordsBuilder.validateProducerState, appendEndTxnMarker, LogValidator.validateBatch."""
     has_producer = rows["producer_id"] >= 0
     is_control = rows["attributes"] & byte_layout.CONTROL_MASK != 0
     is_transactional = rows["attributes"] & byte_layout.TRANSACTIONAL_MASK != 0
@@ -62,6 +67,7 @@ def _producer_faults(rows: HeaderRows) -> HeaderFault:
         | (has_producer & no_numbers)
         | (has_producer & is_control & ~is_transactional)
         | (~has_producer & is_transactional)
+        | (~has_producer & is_control & (not is_metadata_log))
     )
     return HeaderFault(
         "producer-fields",
@@ -162,6 +168,7 @@ class BatchChecks:
     Attributes:
         file: the log's name.
         next_base_offset: that of the next segment, None for the last one.
+        is_metadata_log: whether it is of `__cluster_metadata`.
         sequences: takes in what producers wrote; None if they are not followed.
         epoch_runs: what was seen of leader epochs.
         gaps: offsets that no batch has; damage only if nothing is ever compacted.
@@ -174,6 +181,7 @@ class BatchChecks:
     file: str
     base_offset: int
     next_base_offset: int | None
+    is_metadata_log: bool = False
     sequences: SequenceFold | None = None
     findings: list[Finding] = field(default_factory=list)
     epoch_runs: list[EpochRun] = field(default_factory=list)
@@ -208,7 +216,7 @@ class BatchChecks:
         self._is_behind_damage = False
 
     def _check_fields(self, rows: HeaderRows) -> None:
-        for fault in field_faults(rows):
+        for fault in field_faults(rows, is_metadata_log=self.is_metadata_log):
             self._first(rows, fault)
         self.has_compacted |= has_compacted(rows)
 

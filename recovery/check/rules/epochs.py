@@ -139,7 +139,8 @@ def find_contradictions(
     known_epochs = {entry.epoch for entry in entries}
     for number, (file, run) in enumerate(runs):
         expected = {_epoch_at(starts, entries, offset) for offset in (run.first_offset, run.last_offset)}
-        if run.epoch == -1 and all(earlier_run.epoch == -1 for _, earlier_run in runs[:number]):
+        is_early = all(earlier_run.epoch == -1 for _, earlier_run in runs[:number])
+        if run.epoch == -1 and is_early and expected == {None}:
             continue  # written by a broker without epochs
         before = runs[number - 1][1].epoch if number else -1
         after = runs[number + 1][1].epoch if number + 1 < len(runs) else None
@@ -155,7 +156,7 @@ def find_contradictions(
         ):
             continue
         says = ", ".join("nothing" if epoch is None else str(epoch) for epoch in sorted(expected, key=str))
-        if rises and (run.epoch in known_epochs or _is_confirmed(runs, number)):
+        if run.epoch >= 0 and rises and (run.epoch in known_epochs or _is_confirmed(runs, number)):
             batches = f"batches from {run.first_offset} to {run.last_offset}"
             detail = f"{batches} have epoch {run.epoch}, the file says {says}"
             yield run, _of_file("epoch-content", detail)

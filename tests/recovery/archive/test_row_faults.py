@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from native.batch_headers import HEADER_ROW_DTYPE
+from native.crc32c import crc32c_of_bytes
 from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.damage import Corrupt, LeftOut
 from recovery.archive.records.read_request import Selection
@@ -81,6 +82,20 @@ def change_an_epoch(log: Path) -> None:
     log.write_bytes(b"".join([first, second[:12] + struct.pack(">i", 9) + second[16:], *others]))
 
 
+def take_the_first_epoch(log: Path) -> None:
+    first, *others = batches_of(log)
+    log.write_bytes(b"".join([first[:12] + struct.pack(">i", -1) + first[16:], *others]))
+
+
+def mark_as_control(log: Path) -> None:
+    """A data batch without a producer, with a right checksum."""
+    first, second, *others = batches_of(log)
+    at = byte_layout.ATTRIBUTES_POSITION
+    changed = bytes([second[at], second[at + 1] | byte_layout.CONTROL_MASK]) + second[at + 2 :]
+    crc = struct.pack(">I", crc32c_of_bytes(changed))
+    log.write_bytes(b"".join([first, second[: byte_layout.BATCH_CRC_POSITION], crc, changed, *others]))
+
+
 def remove_the_segment(log: Path) -> None:
     for path in log.parent.glob(f"{log.stem}.*"):
         path.unlink()
@@ -94,6 +109,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a batch below the segment": (place_a_batch(-100_000), "offset-range"),
     "a batch that jumps ahead": (place_a_batch(10_000), "offset-order"),
     "a batch of another epoch": (change_an_epoch, "leader-epoch"),
+    "a first batch without an epoch": (take_the_first_epoch, "leader-epoch"),
+    "a control batch without a producer": (mark_as_control, "producer-fields"),
     "no log": (Path.unlink, "missing-object"),
     "an empty log": (lambda log: log.write_bytes(b""), "empty-log"),
     "no segment": (remove_the_segment, "offset-gap"),

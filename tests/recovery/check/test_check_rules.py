@@ -119,10 +119,8 @@ class TestBatches:
             ({"producer_id": -1, "producer_epoch": -1, "base_sequence": -1}, True),
             ({"producer_id": 5, "attributes": 0x10}, True),
             ({"producer_id": 5, "base_sequence": -1, "attributes": 0x30}, True),  # a marker
-            (
-                {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": 0x20},
-                True,
-            ),  # of KRaft
+            ({"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": 0x20}, False),
+            ({"magic": 1, "producer_id": -1, "producer_epoch": -1, "attributes": 0x20}, True),
             ({"magic": 1, "producer_id": -1, "producer_epoch": -1, "attributes": 0x10}, True),
             ({"producer_id": -2}, False),
             ({"producer_id": 5, "producer_epoch": -1}, False),
@@ -134,6 +132,12 @@ class TestBatches:
     def test_producers_have_their_numbers(self, changes: dict[str, int], is_sound: bool) -> None:
         found = checked(rows({}, changes, {})).findings
         assert [(one.rule, one.position) for one in found] == ([] if is_sound else [("producer-fields", 100)])
+
+    def test_control_batches_of_the_metadata_log_have_no_producer(self) -> None:
+        control = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": 0x20}
+        checks = BatchChecks(file=LOG, base_offset=100, next_base_offset=None, is_metadata_log=True)
+        checks.take(rows({}, control, {}))
+        assert checks.findings == []
 
     def test_wrappers_have_no_base_offset(self) -> None:
         wrapper = {"magic": 1, "attributes": 1, "record_count": -1, "base_offset": 119}
@@ -324,6 +328,9 @@ class TestEpochs:
             ([(1, 0, 90), (0, 100, 100), (1, 110, 190)], [(1, 0)], "leader-epoch"),
             ([(1, 0, 90), (9, 100, 100)], [(1, 0)], "leader-epoch"),
             ([(1, 0, 90), (-1, 100, 100), (1, 110, 190)], [(1, 0)], "leader-epoch"),
+            ([(-1, 0, 50), (1, 60, 90)], [(1, 0)], "leader-epoch"),
+            ([(-1, 0, 50)], [(1, 0)], "leader-epoch"),
+            ([(1, 0, 90), (-1, 100, 100)], [(2, 200)], "leader-epoch"),
             ([(3, 0, 90), (4, 100, 190)], [(4, 150)], "epoch-content"),
             ([(1, 0, 90), (2, 100, 190)], [(1, 0), (2, 90)], "epoch-content"),
             ([(1, 0, 90)], [], "missing-epochs"),
