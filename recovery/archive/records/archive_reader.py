@@ -237,8 +237,6 @@ class _RunReader:
             if highest is not None and start > highest:
                 return
         for rest in self._tails.rests(self._run.earlier(number), planned, max(start, segment.base_offset)):
-            if self._transactions is not None:
-                self._transactions.take_in(rest.planned.segment)
             reached = yield from self._read_offsets(
                 number,
                 rest.planned,

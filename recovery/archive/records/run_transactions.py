@@ -8,7 +8,6 @@ which are looked into for that alone: what a run says of its transactions does n
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -54,18 +53,14 @@ class RunTransactions:
     _walk: TransactionWalk = field(default_factory=TransactionWalk)
     _has_grown: bool = False
     _has_skipped: bool = False
-    _earlier: list[ArchivedSegment] = field(default_factory=list)
+    _is_indexed: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._is_indexed = self.run.has_txn_indexes
 
     def of_segment(self, number: int, segment: ArchivedSegment) -> SegmentTransactions:
         """Return the transactions of one segment: that of the run with this number, or one that is read after it."""
         return SegmentTransactions(self, number, segment)
-
-    def take_in(self, segment: ArchivedSegment) -> None:
-        """Take in a segment that is read once more, or is before those of the run."""
-        if segment.base_offset < self.run.segments[0].segment.base_offset and segment not in self._earlier:
-            self._earlier.append(segment)
-            if self.run.has_txn_indexes:
-                self._aborted = None
 
     def aborted(self, number: int) -> AbortedTxns:
         """Return the aborted transactions that reach into the segments from *number* on.
@@ -76,12 +71,25 @@ class RunTransactions:
             OSError: a segment cannot be read.
         """
         if self._aborted is None:
-            if self.run.has_txn_indexes:
+            self._is_indexed = self._is_indexed and not self._goes_on_before()
+            if self._is_indexed:
                 self._aborted = self._indexed()
             else:
                 entries = [view_transaction_index(self.run.local_aborted), *self._of_logs(number)]
                 self._aborted = AbortedTxns(np.concatenate(entries))
         return self._aborted
+
+    def _goes_on_before(self) -> bool:
+        """Return whether the rest of an earlier segment follows one of the first of the run.
+
+        The index of that one may have what was aborted here, and has more than belongs to the run: the markers tell.
+        """
+        first = range(min(MOST_EARLIER, len(self.run.segments)))
+        return any(
+            any(self.tails.rests(self.run.earlier(number), planned, self.tails.of(planned).end_offset))
+            for number, planned in ((number, self.run.segments[number]) for number in first)
+            if self.tails.has_rests(planned)
+        )
 
     def check(
         self, number: int, segment: ArchivedSegment, octets: npt.NDArray[np.uint8], rows: HeaderRows
@@ -91,10 +99,10 @@ class RunTransactions:
         Raises:
             DamagedSegmentError: they contradict each other.
         """
-        if not self.run.has_txn_indexes and self.run.open_txns is None:
+        if not self._is_indexed and self.run.open_txns is None:
             return
         found = self._walk.take(octets, int(rows["position"][0]), rows)
-        if self.run.has_txn_indexes:
+        if self._is_indexed:
             self._compare(segment, self.aborted(number), found, rows)
         self._compare_open(segment, rows)
 
@@ -136,7 +144,7 @@ class RunTransactions:
         """
         walk, last = self._walk, len(self.run.segments) - 1
         walk.begins = self._concerned(walk)
-        if not self.run.has_txn_indexes or not walk.begins:
+        if not self._is_indexed or not walk.begins:
             return
         planned, earlier = self.run.segments[last], deque(self.run.earlier(last), MOST_EARLIER)
         if end_offset is None:
@@ -156,7 +164,7 @@ class RunTransactions:
         Raises:
             DamagedSegmentError: see `finish`.
         """
-        if self.run.has_txn_indexes and self._walk.begins:
+        if self._is_indexed and self._walk.begins:
             planned = self.run.segments[number]
             _exhaust(self._of_log(planned, self._walk, end=planned.end_offset, is_inside=False))
         self._walk.end_offset = max(self._walk.end_offset, end_offset)
@@ -208,7 +216,6 @@ class RunTransactions:
     # -- indexes ---------------------------------------------------------------------------------------------
 
     def _indexed(self) -> AbortedTxns:
-        segments = itertools.chain(self._earlier, self.files.indexed())
         current = self.run.segments[0].segment
 
         def read(segment: ArchivedSegment) -> Callable[[], bytes]:
@@ -221,8 +228,8 @@ class RunTransactions:
 
         try:
             return collect_aborted(
-                ((segment.base_offset, read(segment)) for segment in segments),
-                start_offset=min(segment.base_offset for segment in (*self._earlier, current)),
+                ((segment.base_offset, read(segment)) for segment in self.files.indexed()),
+                start_offset=current.base_offset,
                 end_offset=self.run.segments[-1].end_offset,
                 known=self.run.local_aborted,
             )
@@ -290,7 +297,7 @@ class RunTransactions:
 
     def _all_go_on(self, planned: PlannedSegment, walk: TransactionWalk) -> bool:
         """Return whether nothing that is open ends in a segment, by its snapshot; only where indexes tell the rest."""
-        if not self.run.has_txn_indexes or planned.end_offset is None:
+        if not self._is_indexed or planned.end_offset is None:
             return False
         begins = self.files.open_after(planned.segment) or {}
         if any(begins.get(producer_id, begin + 1) > begin for producer_id, begin in walk.begins.items()):
@@ -377,7 +384,7 @@ class RunTransactions:
 
     def _said_of(self, segment: ArchivedSegment) -> AbortedTxns | None:
         """Return the entries with which the markers of a segment are compared, None if it may have lost them."""
-        if self.run.has_txn_indexes:
+        if self._is_indexed:
             return self.aborted(0)
         try:
             data = self.files.txn_index(segment)
@@ -389,7 +396,7 @@ class RunTransactions:
 
     def _pass_bad(self, segment: ArchivedSegment, walk: TransactionWalk, place: str) -> None:
         """Pass bad batches: if markers are among them, a transaction index tells, and is not compared."""
-        if self.run.has_txn_indexes:
+        if self._is_indexed:
             walk.skip()
         else:
             self._pass_damage(segment, walk, place)

@@ -115,13 +115,10 @@ class TestNested:
         self, task_segments: int, is_committed: bool, archives: list[WrittenArchive]
     ) -> None:
         selection = Selection(task_segments=task_segments)
-        names = NAMES
-        if archives[0].is_aiven:  # without transactions
-            names, is_committed = ("offset", "value"), False
         for given in ({}, {"lowest_offset": REST}, {"highest_offset": REST}, {"highest_offset": REST - 5}):
             options = ReadOptions(is_committed=is_committed, **given)
             found, expected = (
-                read(archive.root, *names, options=options, selection=selection) for archive in archives
+                read(archive.root, *NAMES, options=options, selection=selection) for archive in archives
             )
             assert found == expected
             assert found
