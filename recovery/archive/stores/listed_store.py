@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import csv
 import errno
+import functools
 import gzip
+import hashlib
 import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple, TextIO
 from urllib.parse import unquote
@@ -159,14 +162,50 @@ def _entries(path: str) -> Iterator[_Entry]:
             return
         with open(path, encoding="utf-8") as file:
             manifest = json.load(file)
+        _refuse_other_formats(manifest)
         columns = [name.strip() for name in manifest["fileSchema"].split(",")]
         for data_file in manifest["files"]:
-            with _opened(_path_of_data_file(path, data_file["key"])) as lines:
+            data_path = _path_of_data_file(path, data_file["key"])
+            _refuse_incomplete(data_path, data_file)
+            with _opened(data_path) as lines:
                 yield from _inventoried(lines, columns)
-    except OSError as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise UsageError(f"--files-from {path}: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
-        raise UsageError(f"--files-from {path}: {error!r}") from error
+    except (EOFError, zlib.error) as error:
+        raise UsageError(
+            f"--files-from {path}: a gzip file is cut or damaged ({error}): copy it again"
+        ) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"--files-from {path}: it is no manifest of an S3 Inventory: {error!r}") from error
+
+
+def _refuse_other_formats(manifest: Mapping[str, object]) -> None:
+    """Refuse an inventory that is no CSV.
+
+    Raises:
+        ValueError: it says so.
+    """
+    file_format = manifest.get("fileFormat", "CSV")
+    if file_format != "CSV":
+        raise ValueError(f"its fileFormat is {file_format}: have S3 write the inventory as CSV")
+
+
+def _refuse_incomplete(path: str, data_file: Mapping[str, object]) -> None:
+    """Refuse a file of an inventory that is not the one that its manifest names.
+
+    Raises:
+        ValueError: it has another size or checksum.
+    """
+    size_bytes, checksum = data_file.get("size"), data_file.get("MD5checksum")
+    found_bytes = os.path.getsize(path)
+    if size_bytes is not None and found_bytes != size_bytes:
+        raise ValueError(f"{path} has {found_bytes} bytes, the manifest says {size_bytes}: copy it again")
+    if checksum is None:
+        return
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, functools.partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    if found != checksum:
+        raise ValueError(f"{path} has the MD5 checksum {found}, the manifest says {checksum}: copy it again")
 
 
 def _opened(path: str) -> TextIO:

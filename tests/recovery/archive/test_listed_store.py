@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from hashlib import md5
 from pathlib import Path
 
 import pytest
@@ -108,12 +109,45 @@ def test_of_what_is_named_twice_the_last_line_counts(tmp_path: Path) -> None:
         ("list", f"a\t1\nb\t{2**62}\n", "line 2: a size of 4611686018427387904 bytes"),
         ("manifest.json", "{}", "fileSchema"),
         ("manifest.json", "no JSON", "Expecting value"),
+        ("manifest.json", '{"fileFormat": "ORC", "fileSchema": "Key", "files": []}', "fileFormat is ORC"),
         ("manifest.json", '{"fileSchema": "Key", "files": [{"key": "nowhere"}]}', "No such file"),
     ],
 )
 def test_a_list_that_cannot_be(name: str, text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words) as error:
         open_archive(str(tmp_path), str(tmp_path / name))
+    assert "ValueError" not in str(error.value)
     with pytest.raises(UsageError, match="No such file"):
         open_archive(str(tmp_path), str(tmp_path / "nowhere"))
+
+
+def _manifest(folder: Path, data: bytes) -> Path:
+    described = {"key": "inventory/data/one.csv.gz", "size": len(data), "MD5checksum": md5(data).hexdigest()}
+    manifest = {"fileFormat": "CSV", "fileSchema": "Bucket, Key, Size, ETag", "files": [described]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder / "manifest.json"
+
+
+def test_a_file_of_an_inventory_that_was_not_copied_whole(tmp_path: Path) -> None:
+    """Else half of the archive would be left out in silence."""
+    data = gzip.compress(b'"bucket","a/x","5","one"\n' * 50)
+    path = str(_manifest(tmp_path, data))
+    place = tmp_path / "one.csv.gz"
+    place.write_bytes(data)
+    assert len(open_archive(str(tmp_path), path).list_level("a/").objects) == 1
+    for wrong in (b"", data[:-5], gzip.compress(b"")):
+        place.write_bytes(wrong)
+        with pytest.raises(
+            UsageError, match=rf"{place} has {len(wrong)} bytes, the manifest says {len(data)}"
+        ):
+            open_archive(str(tmp_path), path)
+    place.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(UsageError, match=rf"{place} has the MD5 checksum .*: copy it again"):
+        open_archive(str(tmp_path), path)
+
+
+def test_a_list_that_is_cut_within_its_gzip(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(gzip.compress(b"a/x\t5\tone\n" * 50)[:-9])
+    with pytest.raises(UsageError, match="a gzip file is cut or damaged"):
+        open_archive(str(tmp_path), str(tmp_path / "list"))
