@@ -53,6 +53,16 @@ def test_a_smaller_interval_than_that_of_the_time_is_no_damage(archive: WrittenA
     assert sparse(archive, INTERVAL_BYTES) == []
 
 
+def test_a_topic_whose_segments_are_all_smaller_than_the_interval_of_the_time(
+    archive: WrittenArchive,
+) -> None:
+    for copy in archive.copies:
+        archive.place(copy, INDEX).write_bytes(b"")
+    found = sparse(archive, 100)
+    assert [finding.severity for finding in found] == ["note"] * 6
+    assert "index.interval.bytes was probably another one" in found[0].detail
+
+
 @pytest.mark.parametrize("interval_bytes", [100, INTERVAL_BYTES])
 def test_an_index_that_was_emptied_is_damage_where_its_neighbours_are_denser(
     archive: WrittenArchive, interval_bytes: int
