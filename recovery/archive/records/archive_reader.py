@@ -17,6 +17,7 @@ from recovery.archive.records.arrow_rows import ArrowRows
 from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.damage import Corrupt, DamageReport, LeftOut, MissingOffsets
+from recovery.archive.records.history_seams import HistorySeams
 from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.read_request import PlannedSegment, ReadRequest, SegmentRun
 from recovery.archive.records.record_columns import SegmentView, damage_report, read_segment
@@ -70,7 +71,6 @@ class _RunReader:
 
     Attributes:
         _ends: the offsets after the segments that were read to their ends, by their numbers.
-        _epoch: leader epoch of the last batch, None before the first or if it is not to be trusted.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class _RunReader:
         self._files = RunFiles(store, layout, run)
         self._on_left_out = on_left_out
         self._tails = LogTails(store, layout, most_batch_bytes=request.options.most_batch_bytes)
+        self._seams = HistorySeams(layout, self._files, self._tails)
         self._ends: dict[int, int] = {}
-        self._epoch: int | None = None
         self._transactions = None
         if request.needs_aborted:
             highest = run.offsets.within(request.options).highest_offset
@@ -137,11 +137,22 @@ class _RunReader:
         if fault is not None:
             name = self._files.part_name_of(planned.segment, PartKind.TIME_INDEX)
             yield from self._report(name, schema).take_object(fault)
+        yield from self._judge_seam(number, files, schema)
         end_offset = yield from self._read_offsets(
             number, planned, files, schema, start_offset=run.start_offset, end_offset=planned.end_offset
         )
         if end_offset is not None:
             self._ends[number] = end_offset
+
+    def _judge_seam(self, number: int, files: ArchivedFiles, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield what is wrong with the offset before a segment, if that is requested as well."""
+        planned = self._run.segments[number]
+        lowest = self._run.offsets.within(self._request.options).lowest_offset
+        if not self._gives_each_offset_once or (lowest or 0) >= planned.segment.base_offset:
+            return
+        fault = self._seams.judge(planned, files, self._run.earlier(number))
+        if fault is not None:
+            yield from self._report(self._files.name_of(planned.segment), schema).take_object(fault)
 
     def _wrong_sizes(self, planned: PlannedSegment, files: ArchivedFiles) -> Iterator[str]:
         """Yield how the size of a log contradicts what was told of it."""
@@ -218,7 +229,6 @@ class _RunReader:
             )
         finally:
             log.close()
-        self._epoch = faults.epoch
         return faults.end_offset if is_whole and not faults.is_after_damage else None
 
     def _read_rests(self, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

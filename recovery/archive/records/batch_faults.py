@@ -52,7 +52,6 @@ class BatchFaults:
         expected_end_offset: where the next segment begins, or what was told of this one's end; None if not known.
         is_metadata_log: whether it is of `__cluster_metadata`.
         is_compacted: returns whether the log was ever compacted, so that gaps are no damage; called only at gaps.
-        epoch: leader epoch of the last batch; None before the first, and if it is not to be trusted.
         end_offset: after the last batch in order; base_offset before the first.
         is_after_damage: whether bytes, or a batch, were passed over since then.
         missing: offsets that no batch of the last window has; damage only in a log that was never compacted.
@@ -67,7 +66,6 @@ class BatchFaults:
     expected_end_offset: int | None = None
     is_metadata_log: bool = False
     is_compacted: Callable[[], bool] = lambda: False
-    epoch: int | None = field(default=None, init=False)
     end_offset: int = field(init=False)
     is_after_damage: bool = False
     missing: list[MissingOffsets] = field(default_factory=list)
@@ -252,7 +250,6 @@ class BatchFaults:
         if self._runs and self._runs[-1].epoch == runs[0].epoch:
             runs[0] = self._runs.pop().joined(runs[0])
         self._runs += runs
-        self.epoch = runs[-1].epoch
         entries = self.read_epochs() if self.told_epochs is None else self.told_epochs
         if entries is None:
             return
@@ -287,7 +284,6 @@ class BatchFaults:
             if self.told_epochs is not None:
                 rule, detail = "metadata", _told_text(run.first_offset, run.epoch)
             self._mark(rows, codes, HeaderFault(rule, is_own, functools.partial(_text, detail)))
-            self.epoch = None
 
     def _within_text(self, entries: Sequence[LeaderEpochEntry], row: np.void) -> str:
         epoch, start = next(entry for entry in entries if entry.start_offset > row["base_offset"])
