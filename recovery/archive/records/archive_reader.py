@@ -17,6 +17,7 @@ from recovery.archive.records.arrow_rows import ArrowRows
 from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.damage import Corrupt, DamageReport, LeftOut, MissingOffsets
+from recovery.archive.records.foreign_logs import is_foreign
 from recovery.archive.records.history_seams import HistorySeams
 from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.read_request import PlannedSegment, ReadRequest, SegmentRun
@@ -123,7 +124,7 @@ class _RunReader:
             if self._transactions is not None:
                 self._transactions.pass_gap(number, planned.segment.base_offset)
             return
-        for detail in self._wrong_sizes(planned, files):
+        for detail in self._files.wrong_sizes(planned, files):
             report = self._report(self._files.name_of(planned.segment), schema)
             yield from report.take_object(Fault("object-size", detail))
         is_too_old, fault = judge_age(self._request, planned, files)
@@ -153,15 +154,6 @@ class _RunReader:
         fault = self._seams.judge(planned, files, self._run.earlier(number))
         if fault is not None:
             yield from self._report(self._files.name_of(planned.segment), schema).take_object(fault)
-
-    def _wrong_sizes(self, planned: PlannedSegment, files: ArchivedFiles) -> Iterator[str]:
-        """Yield how the size of a log contradicts what was told of it."""
-        told = planned.told
-        if told is not None and self._layout.has_plain_logs and told.size_bytes != planned.segment.log_bytes:
-            yield f"{planned.segment.log_bytes} bytes, {told.size_bytes} according to the metadata topic"
-        for kind, detail in files.contradictions():
-            if kind is PartKind.LOG:
-                yield detail
 
     def _read_offsets(
         self,
@@ -211,6 +203,8 @@ class _RunReader:
             told_epochs=None if told is None else told.leader_epochs,
             read_epochs=lambda: self._files.leader_epochs(segment, files),
             is_metadata_log=run.where.topic == CLUSTER_METADATA_TOPIC,
+            is_doubtful=any(self._files.wrong_sizes(planned, files)),
+            is_foreign=lambda: is_foreign(files, segment.base_offset),
             is_compacted=self._files.is_compacted,
         )
         log = files.open(log_name(segment.base_offset))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from native.batch_headers import HeaderRows
 from recovery.archive.records.batch_heads import CHECKSUM_FAULT, Fault
 from recovery.archive.records.damage import MissingOffsets
+from recovery.archive.records.foreign_logs import begins_elsewhere
 from recovery.check.finding import Rule
 from recovery.check.rules.batches import (
     EpochRun,
@@ -34,6 +35,9 @@ from segfmt.checkpoint import LeaderEpochEntry
 Codes = npt.NDArray[np.int32]
 """Int32, shape (n,): 0 without a fault, else the number of its reason, from 1 on."""
 
+_OTHER_LOG = (
+    "the log of another segment, or one without its beginning: the offset index has no entry of its batches"
+)
 _TOLD = "which contradicts the metadata topic, or the manifest"
 
 
@@ -51,6 +55,9 @@ class BatchFaults:
             epochs were not told.
         expected_end_offset: where the next segment begins, or what was told of this one's end; None if not known.
         is_metadata_log: whether it is of `__cluster_metadata`.
+        is_doubtful: whether something has been said against the log as a whole.
+        is_foreign: returns whether it is the log of another segment (`foreign_logs`); called only if it is doubtful, or
+            does not begin at the base offset.
         is_compacted: returns whether the log was ever compacted, so that gaps are no damage; called only at gaps.
         end_offset: after the last batch in order; base_offset before the first.
         is_after_damage: whether bytes, or a batch, were passed over since then.
@@ -65,10 +72,13 @@ class BatchFaults:
     read_epochs: Callable[[], Sequence[LeaderEpochEntry] | None] = lambda: None
     expected_end_offset: int | None = None
     is_metadata_log: bool = False
+    is_doubtful: bool = False
+    is_foreign: Callable[[], bool] = lambda: False
     is_compacted: Callable[[], bool] = lambda: False
     end_offset: int = field(init=False)
     is_after_damage: bool = False
     missing: list[MissingOffsets] = field(default_factory=list)
+    _is_other_log: bool | None = None
     _runs: list[EpochRun] = field(default_factory=list)
     _reasons: list[Fault] = field(default_factory=list)
 
@@ -88,6 +98,13 @@ class BatchFaults:
         """
         codes = np.zeros(len(rows), np.int32)
         self._reasons, self.missing = [CHECKSUM_FAULT], []
+        if self._is_other_log is None:
+            is_doubtful = self.is_doubtful or (bool(is_valid[0]) and begins_elsewhere(self.base_offset, rows))
+            self._is_other_log = is_doubtful and self.is_foreign()
+        if self._is_other_log:
+            self.skip()
+            codes[:] = 1 + is_valid
+            return codes, [CHECKSUM_FAULT, Fault("offset-range", _OTHER_LOG)]
         if is_valid.all():
             self._judge(rows, codes)
             return codes, self._reasons

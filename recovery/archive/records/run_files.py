@@ -83,6 +83,15 @@ class RunFiles:
         """Return the URL of the object that says how a segment is stored: its log, if that is stored as it is."""
         return self.part_name_of(segment, self._layout.last_part or PartKind.LOG)
 
+    def wrong_sizes(self, planned: PlannedSegment, files: ArchivedFiles) -> Iterator[str]:
+        """Yield how the size of a log contradicts what was told of it."""
+        told = planned.told
+        if told is not None and self._layout.has_plain_logs and told.size_bytes != planned.segment.log_bytes:
+            yield f"{planned.segment.log_bytes} bytes, {told.size_bytes} according to the metadata topic"
+        for kind, detail in files.contradictions():
+            if kind is PartKind.LOG:
+                yield detail
+
     def open_log(self, segment: ArchivedSegment) -> OpenedLog:
         """Open the log of a segment.
 
@@ -92,11 +101,14 @@ class RunFiles:
         return self.of(segment).open(log_name(segment.base_offset))
 
     def txn_index(self, segment: ArchivedSegment) -> bytes:
-        """Return the transaction index of a segment, empty without one."""
+        """Return the transaction index of a segment, empty without one, or if nothing says how it is stored."""
         if not segment.parts.keys() >= self._layout.objects_of(PartKind.TXN_INDEX):
             return b""
+        files = self.described(segment)
+        if isinstance(files, Fault):
+            return b""
         try:
-            return self.of(segment).read_part(PartKind.TXN_INDEX)
+            return files.read_part(PartKind.TXN_INDEX)
         except FileNotFoundError:
             return b""
 

@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
 from recovery.archive.layouts.holed_log import ChunkError
+from recovery.archive.layouts.layout import ArchivedFiles
 from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.aborted_txns import AbortedTxns, are_transactional, collect_aborted
 from recovery.archive.records.batch_heads import Fault
+from recovery.archive.records.foreign_logs import begins_elsewhere, is_foreign
 from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.read_request import MOST_EARLIER, PlannedSegment, SegmentRun
@@ -347,12 +349,16 @@ class RunTransactions:
             self._pass_damage(segment, walk, str(files))
             return
         with opened_windows(files, segment.base_offset, is_last=True) as windows:
-            said = self._said_of(segment)
+            said, is_first = self._said_of(segment), True
             for window in windows:
                 if not isinstance(window, BatchWindow):
                     if window.is_damage:
                         self._pass_bad(segment, walk, f"byte {window.position}")
                     continue
+                if is_first and self._is_foreign(planned, files, window):
+                    self._pass_bad(segment, walk, "byte 0")
+                    return
+                is_first = False
                 for sound in self._sound_rows(segment, window, walk):
                     rows = sound[sound["base_offset"] >= start]
                     if end is not None:
@@ -370,6 +376,13 @@ class RunTransactions:
                         walk.begins = dict(before.items() & walk.begins.items())
                         if not walk.begins:
                             return
+
+    def _is_foreign(self, planned: PlannedSegment, files: ArchivedFiles, window: BatchWindow) -> bool:
+        base_offset = planned.segment.base_offset
+        is_doubtful = begins_elsewhere(base_offset, window.rows) or any(
+            self.files.wrong_sizes(planned, files)
+        )
+        return is_doubtful and is_foreign(files, base_offset)
 
     def _sound_rows(
         self, segment: ArchivedSegment, window: BatchWindow, walk: TransactionWalk

@@ -70,6 +70,16 @@ def test_in_three_modes(
         read(archive.root, *NAMES, options=committed, metadata=(log_dir,))
 
 
+@pytest.mark.parametrize("tasks", [Selection(), Selection(task_segments=1)])
+def test_how_later_transactions_ended_is_known(tasks: Selection, archive: WrittenArchive) -> None:
+    """No transaction is open before the first segment, so its transaction index is not missed."""
+    names, first = ("offset", "aborted"), archive.copies[0]
+    everything = read(archive.root, *names)
+    emptied(archive.place(first, MANIFEST))
+    rows = read(archive.root, *names, options=ReadOptions(corrupt=Corrupt.SKIP), selection=tasks)
+    assert rows == [row for row in everything if row["offset"] > first.remote.end_offset]
+
+
 @pytest.mark.parametrize("damage", [emptied, garbled])
 def test_where_the_archive_ends_is_not_known_then(
     damage: Callable[[Path], None], archive: WrittenArchive

@@ -32,7 +32,7 @@ from segfmt.checkpoint import (
 from tests.brokers.tiered_broker import TieredArchive
 from tests.damage.archive_campaign import ArchiveBench
 from tests.damage.rows import RowBench, filter_failures
-from tests.logs.archives import EPOCHS, batch_positions, made_copies, metadata_records, write_archive
+from tests.logs.archives import EPOCHS, LOG, batch_positions, made_copies, metadata_records, write_archive
 from tests.logs.metadata_topic import write_metadata
 from tests.logs.samples import SAMPLE_NAMES, unpack
 from tests.runs.readings import read
@@ -193,6 +193,34 @@ class TestLeaderEpochs:
         faults = BatchFaults(log="00.log", base_offset=0, told_epochs=epochs)
         is_valid = np.ones(2, np.bool_)
         assert [faults.judge(part, is_valid)[0].tolist() for part in (rows[:2], rows[2:])] == [[0, 0], [0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("layout", "places"),
+    [
+        ("plain", (2, 2)),
+        ("plain", (3, 2)),
+        ("local-tiered", (2, 2)),
+        ("local-tiered", (0, 0)),  # both begin at the same offset; the metadata topic knows their sizes
+    ],
+)
+def test_exchanged_logs(layout: str, places: tuple[int, int], tmp_path: Path) -> None:
+    """No row of another partition comes without a fault, though each batch is sound by itself."""
+    copies = [made_copies(segments=5, batches=14, partition=partition) for partition in (0, 1)]
+    archive = write_archive(tmp_path / "archive", layout, [*copies[0], *copies[1]])
+    (log_dir := tmp_path / "log-dir").mkdir()
+    write_metadata(log_dir, metadata_records(archive.metadata), segment_batches=1000)
+    metadata = (log_dir,) if layout == "local-tiered" else ()
+    names = ("partition", *NAMES)
+    sound = {(row["partition"], row["offset"]): row for row in read(archive.root, *names, metadata=metadata)}
+    one, other = (own[place] for own, place in zip(copies, places, strict=True))
+    archive.place(one, LOG).write_bytes(other.files[LOG])
+    archive.place(other, LOG).write_bytes(one.files[LOG])
+    for corrupt in (Corrupt.SKIP, Corrupt.INCLUDE):
+        rows = read(archive.root, *names, options=ReadOptions(corrupt=corrupt), metadata=metadata)
+        right = [row for row in rows if row["fault"] is None]
+        assert all(sound[row["partition"], row["offset"]] == row for row in right)
+        assert len(right) > len(sound) / 2
 
 
 def test_missing_offsets_alone_can_be_passed_over(partition: Path) -> None:
