@@ -21,6 +21,7 @@ from recovery.archive.inventory.entry import (
     PartitionInventory,
     SegmentStatus,
 )
+from recovery.archive.inventory.orphans import Known, doubt_orphan
 from recovery.archive.inventory.own_span import OwnSpan
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.remote.lineage import (
@@ -275,39 +276,20 @@ class _Comparison:
         missing = self._layout.required_parts - segment.present
         if missing:
             detail += f", which has no {_in_words(missing)}"
-        doubt = self._doubt_orphan(segment, row, is_whole=not missing)
+        known = Known(
+            end_offset=self._known_end,
+            epoch=self._known_epoch,
+            covered=self._covered,
+            hides_records=self._expected.hides_records,
+        )
+        look = self._own_span
+        span_of = None if look is None else lambda: look(self._archived.segments[row])
+        doubt = doubt_orphan(segment.base_offset, known, span_of, is_whole=not missing)
         if doubt:
             self._find(segment, "not-compared", f"{detail}, {doubt}", severity="unchecked")
             return _entry(segment, SegmentStatus.NOT_COMPARED)
         self._find(segment, "orphan", detail, severity="note")
         return _entry(segment, SegmentStatus.ORPHAN)
-
-    def _doubt_orphan(self, segment: _Listed, row: int, *, is_whole: bool) -> str:
-        """Return why a segment may be known to records that were not read; empty if it is an orphan.
-
-        Only if other finished segments have all of its offsets, in leader epochs that the topic knows, is it certain
-        that no broker has copied it since.
-        """
-        older = "the log dirs may be older than the archive"
-        if self._is_newer(segment):
-            return f"nor any after offset {self._known_end}: {older}"
-        if self._expected.hides_records:
-            return "but some of its records are missing or damaged"
-        end_offset = segment.base_offset
-        if self._own_span is not None:
-            span = self._own_span(self._archived.segments[row])
-            if span is None and is_whole:
-                return "and its end cannot be read, so nothing shows that other segments have its offsets"
-            if span is not None and span.last_epoch > self._known_epoch:
-                return (
-                    f"nor its leader epoch {span.last_epoch}, only those up to {self._known_epoch}: {older}"
-                )
-            end_offset = segment.base_offset if span is None else max(span.end_offset, end_offset)
-        offsets = OffsetRange(start_offset=segment.base_offset, end_offset=end_offset)
-        uncovered = subtract_ranges(offsets, self._covered)
-        if uncovered:
-            return f"nor any finished one that has offset {uncovered[0][0]}: {older}"
-        return ""
 
     def _present(self, segment: _Listed, remote: RemoteSegment, place: LineagePlace) -> InventoryEntry:
         status = _STATUS[remote.state]

@@ -11,12 +11,19 @@ from typing import Self
 import numpy as np
 
 from recovery.archive.inventory.log_starts import LogStarts
+from recovery.archive.inventory.orphans import Known
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.plain_layout import PlainLayout
 from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.planned_faults import PlannedFault, planned_fault
 from recovery.archive.records.stable_offset import OpenTransactions, sound_batches
-from recovery.archive.remote.lineage import derive_epochs, merge_ranges, trace_lineage, with_earlier_epochs
+from recovery.archive.remote.lineage import (
+    OffsetRange,
+    derive_epochs,
+    merge_ranges,
+    trace_lineage,
+    with_earlier_epochs,
+)
 from recovery.archive.remote.remote_metadata import RemoteMetadata, find_sources, read_remote_metadata
 from recovery.archive.remote.replicas import Replicas, has_folders, topic_id_of
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
@@ -93,14 +100,14 @@ class RemoteLog:
         unfinished: the states of those whose copy or deletion was begun and not finished, or that are deleted, by id.
         unread: ids of the finished ones that no broker reads: below the log start, or outside the lineage.
         gone: first and last offsets, ascending, of what is deleted.
-        known_end: the last offset of any segment that it knows.
+        known: what decides whether a segment that it does not know is an orphan.
     """
 
     segments: Mapping[str, RemoteSegment]
     unfinished: Mapping[str, RemoteSegmentState]
     unread: frozenset[str]
     gone: tuple[tuple[int, int], ...]
-    known_end: int
+    known: Known
 
     def knows(self, segment_id: str) -> bool:
         """Return whether the metadata topic has a record of a segment."""
@@ -189,7 +196,8 @@ class BrokerView:
         """Return the remote segments of a partition; None if the metadata topic knows of none at all."""
         if not where.topic_id:
             return None
-        cache = self._metadata.cache(read_uuid(where.topic_id), where.partition)
+        topic_id = read_uuid(where.topic_id)
+        cache = self._metadata.cache(topic_id, where.partition)
         if not cache.segments and not cache.deleted:
             return None
         replica = self._replicas.of(where)
@@ -199,6 +207,7 @@ class BrokerView:
         lineage = trace_lineage(cache, epochs or derive_epochs(finished), log_start_offset=start_offset)
         known = [*cache.segments.values(), *cache.deleted.values()]
         gone = merge_ranges(segment for segment in known if segment.state >= _DELETING)
+        below = [OffsetRange(start_offset=0, end_offset=start_offset - 1)] if start_offset else []
         return RemoteLog(
             segments={format_uuid(segment.segment_id): segment for segment in lineage.segments},
             unfinished={
@@ -211,7 +220,12 @@ class BrokerView:
                 for segment in (*lineage.below, *lineage.outside, *lineage.superseded)
             ),
             gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in gone),
-            known_end=max(segment.end_offset for segment in known),
+            known=Known(
+                end_offset=max(segment.end_offset for segment in known),
+                epoch=max([*cache.leader_epochs, *(entry.epoch for entry in epochs)], default=-1),
+                covered=merge_ranges([*lineage.segments, *lineage.below, *lineage.superseded, *gone, *below]),
+                hides_records=self._metadata.hides_records(topic_id, where.partition),
+            ),
         )
 
     def local_log(self, where: PartitionPrefix) -> LocalLog | None:

@@ -1,13 +1,16 @@
 """What the metadata topic leaves open of a partition: segments that it should know, and records of it that are lost.
 
-By the rules of the inventory (`recovery.archive.inventory`): a segment that the topic does not know is an orphan only
-if the topic is whole and knows later ones. Without that nobody can say whether a broker reads it.
+By the rules of the inventory (`recovery.archive.inventory.orphans`): a segment that the topic does not know is an
+orphan only if others have its offsets. Without that nobody can say whether a broker reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from recovery.archive.inventory.orphans import doubt_orphan
+from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.broker_view import BrokerView, RemoteLog
@@ -34,7 +37,7 @@ def is_outdated(layout: Layout, partition: ArchivedPartition, remote: RemoteLog 
     for base_offset, segment_id, shape in zip(
         segments.base_offsets, segments.segment_ids, segments.shapes(), strict=True
     ):
-        if base_offset > remote.known_end and not remote.knows(segment_id):
+        if base_offset > remote.known.end_offset and not remote.knows(segment_id):
             return True
         if parts_in(shape) >= layout.required_parts:
             whole.add(segment_id)
@@ -65,19 +68,18 @@ def find_uncompared(
         return
     segments = partition.segments
     last_letter = "" if layout.last_part is None else LETTERS[layout.last_part]
-    for base_offset, segment_id, shape in zip(
-        segments.base_offsets, segments.segment_ids, segments.shapes(), strict=True
+    for row, (base_offset, segment_id, shape) in enumerate(
+        zip(segments.base_offsets, segments.segment_ids, segments.shapes(), strict=True)
     ):
         is_uploaded = last_letter in shape  # one that is under way is not read anyway
         if not is_uploaded or remote.knows(segment_id):
             continue
-        detail = "the metadata topic does not know this segment"
-        if base_offset > remote.known_end:
-            detail += f", nor any after offset {remote.known_end}: the log dirs may be older than the archive"
-        elif hiding is not None:
-            detail += ", but some of its records are missing or damaged"
-        else:
+        span_of = partial(read_own_span, store, layout, segments[row])
+        is_whole = parts_in(shape) >= layout.required_parts
+        doubt = doubt_orphan(base_offset, remote.known, span_of, is_whole=is_whole)
+        if not doubt:
             continue
+        detail = f"the metadata topic does not know this segment, {doubt}"
         named = ArchivedSegment(base_offset=base_offset, segment_id=segment_id, parts={})
         name = prefix + layout.name_of(named, PartKind.LOG)
         yield PlannedFault(name, Fault("not-compared", detail), base_offset)

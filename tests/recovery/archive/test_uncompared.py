@@ -30,6 +30,7 @@ from tests.logs.archives import (
     LOG,
     WrittenArchive,
     batch_positions,
+    doubled,
     made_copies,
     metadata_records,
     write_archive,
@@ -101,6 +102,21 @@ def test_in_three_modes(
     assert [row["fault"].partition(":")[0] for row in faults] == [one.rule for one in left_out]
 
 
+def test_a_segment_copied_again_since_is_no_orphan(archive: WrittenArchive) -> None:
+    """The topic knows of the copy that was begun before it, and of nothing that replaced it."""
+    begun = archive.copies[-1]
+    again = doubled(archive.copies, 4)[-1]
+    twin = write_archive(archive.root.with_name("again"), archive.layout, [again])
+    shutil.copytree(twin.root, archive.root, dirs_exist_ok=True)
+    archive.place(begun, LOG).unlink()
+    archive.metadata[-1] = replace(archive.metadata[-1], state=RemoteSegmentState.COPY_SEGMENT_STARTED)
+    log_dir = log_dir_of(archive)
+    with pytest.raises(
+        DamagedSegmentError, match=r"not-compared: .* nor any finished one that has offset \d+: "
+    ):
+        read(archive.root, *NAMES, metadata=(log_dir,))
+
+
 def test_segments_that_the_topic_is_too_old_for_matter_only_where_they_are_requested(
     archive: WrittenArchive,
 ) -> None:
@@ -111,10 +127,13 @@ def test_segments_that_the_topic_is_too_old_for_matter_only_where_they_are_reque
 
 
 def test_a_sound_topic_says_which_segments_are_orphans(archive: WrittenArchive) -> None:
+    """Those whose offsets others have."""
     notes: list[str] = []
-    archive.metadata.pop(0)
+    expected = sound_offsets(archive)
+    twin = write_archive(archive.root.with_name("again"), archive.layout, [doubled(archive.copies, 0)[-1]])
+    shutil.copytree(twin.root, archive.root, dirs_exist_ok=True)
     rows = read(archive.root, "offset", metadata=(log_dir_of(archive),), notes=notes)
-    assert min(row["offset"] for row in rows) >= archive.metadata[0].start_offset
+    assert [row["offset"] for row in rows] == expected
     assert [note.partition(": ")[2] for note in notes] == [
         "no broker reads 1 that the metadata topic does not know: these segments are left out"
     ]
