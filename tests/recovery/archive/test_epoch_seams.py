@@ -262,6 +262,21 @@ def test_of_two_histories_no_state_before_a_segment_is_known(tmp_path: Path, for
     assert obstacle == "several segments have the same offsets: which of them it continues is not known"
 
 
+def test_nothing_is_rebuilt_from_a_snapshot_that_contradicts_its_log(tmp_path: Path) -> None:
+    """It is well-formed, and the checks go on from it: what would follow is as wrong as it is."""
+    copies = made_copies()
+    archive = write_archive(tmp_path / "archive", "local-tiered", copies)
+    archive.rewrite(copies[2], SNAPSHOT, copies[1].files[SNAPSHOT])
+    path = archive.place(copies[3], SNAPSHOT)
+    path.unlink()
+    gone_through(archive.root, tmp_path / "output", is_in_place=True)
+    assert not path.exists()
+    key = path.relative_to(archive.root).as_posix()
+    assert objects_of(gone_through(archive.root))[key].obstacle == (
+        "a log or a snapshot before its own log is damaged, or of another history"
+    )
+
+
 def test_the_leader_epochs_that_the_next_segment_knows_are_rebuilt(
     stored_archive: TieredArchive, tmp_path: Path
 ) -> None:

@@ -298,6 +298,7 @@ class TestTransactions:
         [
             (lambda entries: entries[1:], "transaction-index-missing"),
             (lambda entries: with_marker(entries), "transaction-index-entry"),
+            (lambda entries: begun_later(entries), "transaction-index-entry"),
         ],
     )
     def test_an_index_that_contradicts_the_markers_fails(
@@ -316,6 +317,13 @@ class TestTransactions:
                 with pytest.raises(DamagedSegmentError, match=f"{path.stem}.*{rule}.*Remedy: ") as error:
                     read(archive, "offset", options=options, metadata=metadata)
                 assert "isolation=read_uncommitted" in str(error.value)
+
+
+def begun_later(entries: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]  # of entries
+    """The longest transaction begins an offset later: its first record would be read as committed."""
+    longest = int(np.argmax(entries["last_offset"] - entries["first_offset"]))
+    entries["first_offset"][longest] += 1
+    return entries
 
 
 def with_marker(entries: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]  # of entries

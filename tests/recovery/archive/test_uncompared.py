@@ -55,6 +55,19 @@ def log_dir_of(archive: WrittenArchive, known_count: int = 5) -> Path:
     return log_dir
 
 
+def test_a_log_of_another_size_than_was_told_is_named(archive: WrittenArchive) -> None:
+    copy = archive.copies[2]
+    log = archive.place(copy, LOG)
+    log.write_bytes(log.read_bytes()[: batch_positions(copy.files[LOG])[-2]])
+    left_out: list[LeftOut] = []
+    options = ReadOptions(corrupt=Corrupt.SKIP)
+    read(archive.root, *NAMES, metadata=(log_dir_of(archive),), options=options, left_out=left_out)
+    (size,) = (one for one in left_out if one.rule == "object-size")
+    assert size.detail == (
+        f"{log.stat().st_size} bytes, {copy.remote.size_bytes} according to the metadata topic"
+    )
+
+
 def flip_a_record(log_dir: Path) -> None:
     (log,) = log_dir.rglob("*.log")
     data = bytearray(log.read_bytes())
