@@ -65,6 +65,7 @@ _OPTIONS_OF_OUR_TOOLS = {
     "tests.faults": (
         *("--seed", "--seeded", "--stride", "--jobs", "--kills-every", "--sync-each", "--only", "--point"),
     ),
+    "tests.damage.archive_campaign": ("--brokers",),
     "tests.damage.rows": ("--filters",),
     "tests.damage.sequences": ("--folder", "--places"),
     "tests.damage.verify_campaign": ("--seeds", "--first", "--show"),
