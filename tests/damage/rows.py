@@ -2,8 +2,9 @@
 
 A case is an archive in one of the layouts, with or without its metadata topic, damaged in one way (every damage of
 `archive_damage`, and those below, which leave all checksums right) and read in the three modes of `corrupt`, in both
-isolations. Each row that comes back is that of the sound archive, or carries a fault; rows that are missing are
-announced, by an object of their segment or its neighbours where they are left out; or the query fails with a sentence.
+isolations, in one of the modes by tasks of one segment, too. Each row that comes back is that of the sound archive, or
+carries a fault; rows that are missing are announced, by an object of their segment or its neighbours where they are
+left out; or the query fails with a sentence. Rows do not depend on the tasks.
 What `archive verify` does not find either is counted and passed over.
 
 `--filters N` reads a sound archive with N random filters, and compares with the unfiltered rows.
@@ -215,10 +216,13 @@ class RowBench:
             return None
         self.counts.update(["cases", layout])
         expected = self._expected(layout, has_metadata=has_metadata, is_committed=is_committed)
+        drawn = rng.choice(list(Corrupt))
         for mode in Corrupt:
             failure = self._mode(
                 archive, mode, expected, has_metadata=has_metadata, is_committed=is_committed
             )
+            if failure is None and mode is drawn:
+                failure = self._tasks(archive, mode, has_metadata=has_metadata, is_committed=is_committed)
             if failure is None:
                 continue
             judged = self.bench.judged(archive, has_metadata=has_metadata)
@@ -245,7 +249,12 @@ class RowBench:
         return self._sound[key]
 
     def _read(
-        self, archive: WrittenArchive, mode: Corrupt, has_metadata: bool, is_committed: bool
+        self,
+        archive: WrittenArchive,
+        mode: Corrupt,
+        has_metadata: bool,
+        is_committed: bool,
+        selection: Selection | None = None,
     ) -> tuple[list[Row], list[LeftOut], list[str]]:
         left_out: list[LeftOut] = []
         notes: list[str] = []
@@ -259,12 +268,32 @@ class RowBench:
                 archive.root,
                 *_COLUMNS,
                 options=options,
+                selection=selection,
                 metadata=metadata,
                 left_out=left_out,
                 notes=notes,
                 keys=self.bench.keys,
             )
         return rows, left_out, notes
+
+    def _tasks(
+        self, archive: WrittenArchive, mode: Corrupt, *, has_metadata: bool, is_committed: bool
+    ) -> str | None:
+        """Return how the rows in one mode depend on the division into tasks."""
+        found: list[Counter[str] | None] = []
+        for selection in (Selection(), Selection(task_segments=1)):
+            try:
+                rows, _, _ = self._read(archive, mode, has_metadata, is_committed, selection)
+                found.append(Counter(map(str, rows)))
+            except (RecoveryError, FormatError, OSError):
+                found.append(None)
+        whole, divided = found
+        if whole == divided:
+            return None
+        if whole is not None and divided is not None:
+            return f"{len(whole)} rows by large tasks, {len(divided)} by small ones, or others"
+        self.counts[f"{mode.value}: failed by tasks of one size alone"] += 1
+        return "failed by tasks of one size alone" if mode is Corrupt.FAIL else None
 
     def _mode(
         self,
