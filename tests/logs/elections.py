@@ -27,10 +27,12 @@ class Reign:
     Attributes:
         fork_offset: where its own epoch begins.
         copies: its segments.
+        log: the segments of its whole log, as far as it is archived.
     """
 
     fork_offset: int
     copies: list[SegmentCopy]
+    log: list[SegmentCopy]
 
 
 class _ReplayedLog(MadeLog):
@@ -71,9 +73,9 @@ def reigns(seed: int, *, most_leaders: int = 4, unclean: float = 0.6) -> list[Re
         epoch = 2 * leader + (rng.randrange(2) if leader else 0)
         history = history[:fork] + [(epoch, f"{seed} {leader} {n}") for n in range(rng.randrange(8, 30))]
         done = max((min(count, _common(history, other)) for other, count in archived), default=0)
-        copies, fork_offset, count = _copies(owner, history, done, fork, leader + 1, rng)
+        reign, count = _reign(owner, history, done, fork, leader + 1, rng)
         archived.append((history, count))
-        made.append(Reign(fork_offset, copies))
+        made.append(reign)
     return made
 
 
@@ -84,30 +86,31 @@ def _common(history: Sequence[_Batch], other: Sequence[_Batch]) -> int:
     )
 
 
-def _copies(
+def _reign(
     owner: RemotePartition,
     history: Sequence[_Batch],
     done: int,
     fork: int,
     broker_id: int,
     rng: random.Random,
-) -> tuple[list[SegmentCopy], int, int]:
-    """What a leader archives if *done* batches are archived, where its epoch begins, and how many batches are then."""
+) -> tuple[Reign, int]:
+    """What a leader archives if *done* batches are archived, and how many batches are then."""
     log = _ReplayedLog(random.Random(rng.random()))
-    copies: list[SegmentCopy] = []
-    base, end, fork_offset, count = 0, 0, 0, 0
+    reign = Reign(0, [], [])
+    base, count = 0, 0
     left = rng.randrange(3, 10)
     for number, batch in enumerate(history, 1):
         end = log.append(base, batch)
         if number == fork:
-            fork_offset = end
+            reign = replace(reign, fork_offset=end)
         left -= 1
         if not left:
             copy = log.close(owner, base, broker_id=broker_id)
             base, count, left = end, number, rng.randrange(3, 10)
+            reign.log.append(copy)
             if number > done:
-                copies.append(copy)
-    return copies, fork_offset, count
+                reign.copies.append(copy)
+    return reign, count
 
 
 def without_epochs_before(copy: SegmentCopy, log_start_offset: int) -> SegmentCopy:

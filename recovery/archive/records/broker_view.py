@@ -19,6 +19,7 @@ from recovery.archive.records.planned_faults import PlannedFault, planned_fault
 from recovery.archive.records.stable_offset import OpenTransactions, sound_batches
 from recovery.archive.remote.lineage import (
     OffsetRange,
+    consecutive,
     derive_epochs,
     merge_ranges,
     trace_lineage,
@@ -96,9 +97,9 @@ class RemoteLog:
     """What the metadata topic says of a partition.
 
     Attributes:
-        segments: those that a broker reads, by id and in order.
+        segments: those that are read, by id: each offset as a broker has it, up to where the next segment begins.
         unfinished: the states of those whose copy or deletion was begun and not finished, or that are deleted, by id.
-        unread: ids of the finished ones that no broker reads: below the log start, or outside the lineage.
+        unread: ids of the other finished ones: below the log start, outside the lineage, or not needed for it.
         gone: first and last offsets, ascending, of what is deleted.
         known: what decides whether a segment that it does not know is an orphan.
     """
@@ -204,21 +205,21 @@ class BrokerView:
         finished = cache.segments.values()
         epochs = () if replica is None else with_earlier_epochs(replica.epochs, finished)
         start_offset, _ = self.log_start(where)
-        lineage = trace_lineage(cache, epochs or derive_epochs(finished), log_start_offset=start_offset)
+        epochs = epochs or derive_epochs(finished)
+        lineage = trace_lineage(cache, epochs, log_start_offset=start_offset)
+        read = {format_uuid(segment.segment_id): segment for segment in consecutive(lineage.segments, epochs)}
+        unread = (*lineage.below, *lineage.outside, *lineage.superseded, *lineage.segments)
         known = [*cache.segments.values(), *cache.deleted.values()]
         gone = merge_ranges(segment for segment in known if segment.state >= _DELETING)
         below = [OffsetRange(start_offset=0, end_offset=start_offset - 1)] if start_offset else []
         return RemoteLog(
-            segments={format_uuid(segment.segment_id): segment for segment in lineage.segments},
+            segments=read,
             unfinished={
                 format_uuid(segment.segment_id): segment.state
                 for segment in known
                 if segment.state is not RemoteSegmentState.COPY_SEGMENT_FINISHED
             },
-            unread=frozenset(
-                format_uuid(segment.segment_id)
-                for segment in (*lineage.below, *lineage.outside, *lineage.superseded)
-            ),
+            unread=frozenset(format_uuid(segment.segment_id) for segment in unread) - read.keys(),
             gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in gone),
             known=Known(
                 end_offset=max(segment.end_offset for segment in known),

@@ -12,6 +12,7 @@ Kafka: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, buildFilteredLeaderEp
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -72,8 +73,8 @@ def trace_lineage(
     Args:
         cache: what the broker knows of the segments.
         epochs: of the log; `derive_epochs` replaces them if they are not known.
-        log_start_offset: where the log begins; None if not known: then it begins with the first segment within the
-            leader epochs, or where these begin in it.
+        log_start_offset: where the log begins; None if not known: then it begins with the first segment whose first
+            offset is within the leader epochs, or where these begin in it.
         log_end_offset: after the last record, local ones included; None: after the last segment.
     """
     finished = sorted(
@@ -93,7 +94,14 @@ def trace_lineage(
     within = {segment.segment_id for segment in finished if is_within_leader_epochs(segment, end, epochs)}
     start = log_start_offset
     if start is None:
-        start = min((_read_from(segment) for segment in finished if segment.segment_id in within), default=0)
+        start = min(
+            (
+                _read_from(segment)
+                for segment in finished
+                if segment.segment_id in within or _begins_within(segment, epochs)
+            ),
+            default=0,
+        )
     read, gaps = _read_through(cache, epochs, start)
     is_read = {segment.segment_id for segment in read}
     unread = [segment for segment in finished if segment.segment_id not in is_read]
@@ -111,9 +119,65 @@ def trace_lineage(
     )
 
 
+def consecutive(
+    segments: Sequence[RemoteSegment], epochs: Sequence[LeaderEpochEntry]
+) -> Sequence[RemoteSegment]:
+    """Return those of *segments* that have the same offsets of the log, each up to where the next one begins.
+
+    A broker may leave a segment for another and come back: after an unclean election the new leader's first one may
+    begin before one of the old leader's, whose end was cut off. What lies between is in both.
+
+    Args:
+        segments: those that a broker reads.
+        epochs: of the log.
+    """
+    ordered, epochs = sorted(segments, key=lambda segment: segment.start_offset), cut_epochs(epochs)
+    ends = {segment.segment_id: _end_within(segment, epochs) for segment in ordered}
+    if not ordered or (
+        ends[ordered[-1].segment_id] == max(ends.values())
+        and all(
+            ends[one.segment_id] >= min(one.end_offset, after.start_offset - 1)
+            for one, after in pairwise(ordered)
+        )
+    ):
+        return segments
+    kept: list[RemoteSegment] = []
+    left = deque(ordered)
+    best, offset = left[0], left[0].start_offset
+    while left or ends[best.segment_id] >= offset:
+        while left and left[0].start_offset <= offset:
+            best = max(best, left.popleft(), key=lambda segment: ends[segment.segment_id])
+        if ends[best.segment_id] >= offset:
+            kept.append(best)
+            offset = ends[best.segment_id] + 1
+        elif left:
+            offset = left[0].start_offset
+    return kept
+
+
+def _end_within(segment: RemoteSegment, epochs: Sequence[LeaderEpochEntry]) -> int:
+    """Return the last offset of *segment* that the log with these *epochs* has, too."""
+    ends = [segment.start_offset - 1]
+    next_starts = dict(
+        zip((entry.epoch for entry in epochs), [entry.start_offset for entry in epochs][1:], strict=False)
+    )
+    known = {entry.epoch for entry in epochs}
+    for epoch, _ in segment.leader_epochs:
+        if epoch in known:
+            last = end_in_epoch(segment, epoch)
+            ends.append(min(last, next_starts.get(epoch, last + 1) - 1))
+    return max(ends)
+
+
 def _read_from(segment: RemoteSegment) -> int:
     """Return the first offset of *segment* that its broker could read: the log may have begun within the segment."""
     return max(segment.start_offset, segment.leader_epochs[0].start_offset)
+
+
+def _begins_within(segment: RemoteSegment, epochs: Sequence[LeaderEpochEntry]) -> bool:
+    """Return whether the log with these *epochs* has the first offset of *segment*, though maybe not its last one."""
+    number = epoch_for_offset(epochs, _read_from(segment))
+    return number is not None and epochs[number].epoch == segment.leader_epochs[0].epoch
 
 
 def is_within_leader_epochs(

@@ -80,11 +80,16 @@ def test_the_error_names_the_segment_and_what_decides(tmp_path: Path) -> None:
     ]
 
 
-def test_with_the_metadata_topic_rows_are_those_of_the_last_leader(tmp_path: Path) -> None:
-    made = reigns(1)
+@pytest.mark.parametrize("seed", [1, 3, 21, 23, 24])
+def test_with_the_metadata_topic_rows_are_those_of_the_last_leader(tmp_path: Path, seed: int) -> None:
+    """Also where a segment that was cut off begins after one of the last leader, or ends after it."""
+    made = reigns(seed)
     copies = [copy for reign in made for copy in reign.copies]
     archive = write_archive(tmp_path / "archive", "local-tiered", copies)
     write_metadata(tmp_path / "metadata", metadata_records(copy.remote for copy in copies))
-    own = write_archive(tmp_path / "own", "local-tiered", made[-1].copies)
+    log = write_archive(tmp_path / "log", "local-tiered", made[-1].log)
     names = "offset", "value"
-    assert read(archive.root, *names, metadata=(tmp_path / "metadata",)) == read(own.root, *names)
+    for task_segments in (1, 500):
+        selection = Selection(task_segments=task_segments)
+        found = read(archive.root, *names, selection=selection, metadata=(tmp_path / "metadata",))
+        assert found == read(log.root, *names)
