@@ -95,6 +95,7 @@ class Expectation:
         is_unknown: whether it is available, and no record that was read is about the partition.
         epochs: of the log, None if not known: they are then taken from the segments.
         log_start_offset: None if not known.
+        local_start_offset: where the first segment on a broker begins, None if not known.
         hides_records: whether records of the metadata topic that may be about it are missing or damaged, so that an
             apparent orphan may not be one, and a copy that was begun may have been finished.
     """
@@ -103,4 +104,5 @@ class Expectation:
     is_unknown: bool = False
     epochs: tuple[LeaderEpochEntry, ...] | None = None
     log_start_offset: int | None = None
+    local_start_offset: int | None = None
     hides_records: bool = False

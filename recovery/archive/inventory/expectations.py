@@ -63,6 +63,9 @@ class Expectations:
             is_unknown=is_unknown,
             epochs=None if replica is None else replica.epochs or None,
             log_start_offset=start_offset,
+            local_start_offset=None
+            if cache is None or start_offset is None
+            else self._replicas.local_start(where),
             hides_records=hides_records,
         )
 

@@ -417,6 +417,24 @@ class _Comparison:
                 if not subtract_ranges(OffsetRange(start_offset=start, end_offset=end), other_ranges):
                     detail, severity = f"{detail}, except of other leader epochs", "note"
                 self._find(_named(segment), "archive-gap", detail, severity=severity)
+        self._report_gap_at_the_end(lineage)
+
+    def _report_gap_at_the_end(self, lineage: Lineage) -> None:
+        """Report the offsets between the last segment that is read and the first one on a broker.
+
+        A broker removes a segment only after it was copied. Where the metadata may be too old, nothing is reported.
+        """
+        expected, end_offset = self._expected, lineage.end_offset
+        if expected.log_start_offset is None or expected.local_start_offset is None or end_offset is None:
+            return
+        start = max(end_offset + 1, expected.log_start_offset)
+        if start < expected.local_start_offset and not (expected.hides_records or self._is_outdated):
+            last = max(lineage.segments, key=lambda segment: segment.end_offset)
+            detail = (
+                f"offsets {start} to {expected.local_start_offset - 1} are in no finished segment, and the log on the "
+                f"broker begins at {expected.local_start_offset}"
+            )
+            self._find(_named(last), "archive-gap", detail)
 
     def _deleted(self) -> list[OffsetRange]:
         """Return the offsets of segments whose deletion was begun."""

@@ -6,6 +6,7 @@ have been created since. Names of plain copies have no id, so for these any fold
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -21,9 +22,12 @@ from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    read_offset,
 )
 from segfmt.kafka_uuid import read_uuid
 from segfmt.partition_metadata import read_partition_metadata
+
+_LOG = re.compile(r"[0-9]{20}\.log")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,19 @@ class Replicas:
         known = max((replica.epochs[-1:], len(replica.epochs)) for replica in replicas)
         equal = [replica for replica in replicas if (replica.epochs[-1:], len(replica.epochs)) == known]
         return max(equal, key=_reach)
+
+    def local_start(self, where: PartitionPrefix) -> int | None:
+        """Return where the first segment of a partition begins in any of the log dirs, None if none has one."""
+        topic_id = topic_id_of(where)
+        replicas = (self._replica(store, where, topic_id) for store in self._log_dirs)
+        bases = [
+            read_offset(stored.name)
+            for replica in replicas
+            if replica is not None
+            for stored in replica.store.list_level(replica.prefix).objects
+            if _LOG.fullmatch(stored.name)
+        ]
+        return min(bases, default=None)
 
     def topic_ids(self, topic: str) -> frozenset[UUID]:
         """Return the ids in the folders of a topic's partitions; none if no log dir has one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,21 @@ def test_a_log_start_that_can_be_is_believed(archive: WrittenArchive, log_dir: P
     lose(archive, 0, 1)
     rules = dict(taken(archive, log_dir).rules)
     assert rules == {("note", "missing-segment"): 2, ("note", "below-log-start"): 2}
+
+
+def test_offsets_between_the_archive_and_the_local_log_are_a_gap(
+    archive: WrittenArchive, log_dir: Path
+) -> None:
+    """A broker removes a segment only after it was copied; here the topic knows all but the last two."""
+    shutil.rmtree(log_dir / "__remote_log_metadata-0")
+    write_metadata(log_dir, metadata_records(archive.metadata[:4]), segment_batches=1000)
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nmade 0 0\n")
+    lose(archive, 4, 5)
+    for number, copy in enumerate(COPIES[:5]):
+        assert taken(archive, log_dir).rules == {}, number
+        for path in (log_dir / "made-0").glob(f"{copy.remote.start_offset:020d}.*"):
+            path.unlink()
+    report = taken(archive, log_dir)
+    assert dict(report.rules) == {("damage", "archive-gap"): 1}
+    gap = f"offsets {COPIES[4].remote.start_offset} to {COPIES[5].remote.start_offset - 1} are in no finished"
+    assert report.findings[0][1].detail.startswith(gap)
