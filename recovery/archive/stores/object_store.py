@@ -273,9 +273,14 @@ def _client(url: str) -> obstore.store.ObjectStore:
         config["endpoint"] = endpoint
     options: dict[str, Any] = {"allow_http": True} if (endpoint or "").startswith("http://") else {}
     try:
-        return from_url(url, config=config or None, client_options=options or None)  # type: ignore[arg-type]  # by name
+        return from_url(_escaped(url), config=config or None, client_options=options or None)  # type: ignore[arg-type]  # by name
     except Exception as error:  # the library's errors for a URL have no other common class
         raise UsageError(f"{url}: {_short(error)}") from error
+
+
+def _escaped(url: str) -> str:
+    """Return *url* for the library, which reads it by the rules of URLs; keys may have these characters as they are."""
+    return url.replace("%", "%25").replace("#", "%23").replace("?", "%3F")
 
 
 def _profile() -> dict[str, str]:

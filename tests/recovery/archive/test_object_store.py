@@ -15,6 +15,7 @@ from recovery.archive.stores import object_store
 from recovery.archive.stores.store import Level
 from recovery.archive.stores.stores import open_store
 from tests.brokers.tiered_broker import unpack_tiered
+from tests.logs.archives import LOG, made_copies, write_archive
 from tests.runs.goings import bad_objects, gone_through, objects_of, recovered_in
 from tests.servers.s3_faults import BROKEN_OFF, FORBIDDEN, THROTTLED, Fault, FaultyProxy, Request
 from tests.servers.s3_server import S3Server, in_environment
@@ -213,3 +214,20 @@ def test_a_machine_without_credentials_is_told_what_to_set() -> None:
         object_store._errors("s3://bucket", "key"),
     ):
         raise asked
+
+
+@pytest.mark.parametrize("prefix", ["p#2", "p?2", "q%201"])
+def test_prefixes_are_taken_literally(prefix: str, s3_server: S3Server, tmp_path: Path) -> None:
+    """Beside them lie those that are left where a URL ends at one of these characters, or where it is unescaped."""
+    copies = made_copies(segments=3)
+    archive = write_archive(tmp_path / "archive", "local-tiered", copies)
+    for other in ("p", "q 1"):
+        s3_server.upload(archive.root, other)
+    damaged = archive.place(copies[1], LOG)
+    damaged.write_bytes(damaged.read_bytes()[:-5] + b"\1" * 5)
+    s3_server.upload(archive.root, prefix)
+    with in_environment(s3_server.environment()):
+        found = gone_through(s3_server.url(prefix), s3_server.url(f"of {prefix}"))
+        assert list(bad_objects(found)) == [damaged.relative_to(archive.root).as_posix()]
+        outputs = open_store(s3_server.url("")).list_level("").prefixes
+    assert f"of {prefix}/" in outputs
