@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,10 @@ from tests.logs.archives import (
     copies_of,
     forked_copies,
     made_copies,
+    metadata_records,
     write_archive,
 )
+from tests.logs.metadata_topic import write_metadata
 from tests.runs.goings import bad_objects, gone_through, objects_of
 
 Lines = Sequence[tuple[int, int]]
@@ -260,6 +263,22 @@ def test_of_two_histories_no_state_before_a_segment_is_known(tmp_path: Path, for
     key = path.relative_to(archive.root).as_posix()
     obstacle = objects_of(gone_through(archive.root))[key].obstacle
     assert obstacle == "several segments have the same offsets: which of them it continues is not known"
+
+
+def test_an_epoch_of_the_metadata_that_begins_within_a_batch_is_found(tmp_path: Path) -> None:
+    copies = made_copies(segments=4)
+    archive = write_archive(tmp_path / "archive", "local-tiered", copies)
+    number = next(place for place, copy in enumerate(copies) if len(copy.remote.leader_epochs) > 1)
+    remote = copies[number].remote
+    (epoch, start) = remote.leader_epochs[-1]
+    assert start > remote.start_offset
+    archive.metadata[number] = replace(
+        remote, leader_epochs=(*remote.leader_epochs[:-1], LeaderEpochEntry(epoch, start - 1))
+    )
+    write_metadata(tmp_path / "log-dir", metadata_records(archive.metadata), segment_batches=1000)
+    bad = bad_objects(gone_through(archive.root, metadata=[tmp_path / "log-dir"]))
+    log = archive.place(copies[number], LOG).relative_to(archive.root).as_posix()
+    assert "metadata" in bad[log]
 
 
 def test_nothing_is_rebuilt_from_a_snapshot_that_contradicts_its_log(tmp_path: Path) -> None:
