@@ -74,7 +74,7 @@ class LogDirOfflineError(RecoveryError):
 
 
 class PartitionRefusedError(RecoveryError):
-    """A 4.3.1 broker would halt at this partition, or this version cannot recover it: it is left untouched.
+    """A broker would halt at this partition, or this version cannot recover it: it is left untouched.
 
     Attributes:
         problems: the reasons, at least one.

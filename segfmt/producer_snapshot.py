@@ -21,17 +21,22 @@ from segfmt.entry_view import Buffer
 from segfmt.errors import CorruptSnapshotError
 
 EMPTY_SNAPSHOT_BYTES = byte_layout.SNAPSHOT_ENTRIES_POSITION
+MOST_ENTRIES = 1_000_000
+"""From 4.4 on a broker takes a longer snapshot, which it may itself have written, for a corrupt one."""
 
 Entries = npt.NDArray[np.void]
 """Structured, dtype `byte_layout.PRODUCER_ENTRY_DTYPE`, shape (producer_count,)."""
 
 
-def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> Entries:
+def read_producer_snapshot(
+    data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c, most_entries: int | None = None
+) -> Entries:
     """Return the entries of a producer snapshot.
 
     Args:
         data: any buffer of bytes, not written.
         crc32c: CRC-32C of bytes; give a fast one for snapshots of many producers.
+        most_entries: that are read; None for any number.
 
     Returns:
         Structured array, shape (count,), read-only.
@@ -43,7 +48,7 @@ def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = pla
     Kafka: ProducerStateManager.readSnapshot.
     """
     buffer = bytes(data)
-    _check_version_and_count(buffer)
+    _check_version_and_count(buffer, most_entries)
     stored = int.from_bytes(
         buffer[byte_layout.SNAPSHOT_CRC_POSITION : byte_layout.SNAPSHOT_COUNT_POSITION], "big"
     )
@@ -110,7 +115,7 @@ def _count(buffer: bytes) -> int:
     return int.from_bytes(buffer[start:end], "big", signed=True)
 
 
-def _check_version_and_count(buffer: bytes) -> None:
+def _check_version_and_count(buffer: bytes, most_entries: int | None) -> None:
     if len(buffer) < byte_layout.SNAPSHOT_CRC_POSITION:
         raise CorruptSnapshotError(f"{len(buffer)} bytes are too short for a version")
     version = int.from_bytes(buffer[: byte_layout.SNAPSHOT_CRC_POSITION], "big", signed=True)
@@ -121,6 +126,11 @@ def _check_version_and_count(buffer: bytes) -> None:
             f"{len(buffer)} bytes are too short for CRC and count", position=len(buffer)
         )
     count = _count(buffer)
+    if most_entries is not None and count > most_entries:
+        raise CorruptSnapshotError(
+            f"{count} entries announced, at most {most_entries} are read",
+            position=byte_layout.SNAPSHOT_COUNT_POSITION,
+        )
     present_bytes = len(buffer) - byte_layout.SNAPSHOT_ENTRIES_POSITION
     if count < 0 or count * byte_layout.PRODUCER_ENTRY_DTYPE.itemsize > present_bytes:
         raise CorruptSnapshotError(

@@ -32,24 +32,30 @@ def encode_transaction_index(entries: Entries) -> bytes:
     return entries.astype(byte_layout.ABORTED_TXN_DTYPE, copy=False).tobytes()
 
 
-def check_transaction_index(data: Buffer, base_offset: int, *, start_position: int = 0) -> None:
+def check_transaction_index(
+    data: Buffer, base_offset: int, *, start_position: int = 0, is_low_byte_read: bool = False
+) -> None:
     """Check what the broker checks in every `.txnindex` that it loads; the first bad entry counts.
 
-    A remainder of less than 34 bytes is ignored. Of the version only the high byte is read, so 1 to 255 pass.
+    A remainder of less than 34 bytes is ignored.
 
     Args:
         start_position: of *data* in its file, a multiple of 34.
+        is_low_byte_read: whether the broker reads the whole version, as from 4.4 on; before, only its high byte, so
+            that 1 to 255 and what is negative pass.
 
     Raises:
         CorruptIndexError: a last offset below *base_offset*; the broker recovers the segment, after a clean
             shutdown too.
-        UnsupportedVersionError: a version of 256 to 32767; the broker fails.
+        UnsupportedVersionError: a version that the broker does not know; it fails.
 
     Kafka: TransactionIndex.sanityCheck, AbortedTxn.version.
     """
     entries = view_transaction_index(data)
-    high_byte = entries["version"] >> 8
-    is_unknown = high_byte > CURRENT_VERSION
+    if is_low_byte_read:
+        is_unknown = entries["version"] != CURRENT_VERSION
+    else:
+        is_unknown = entries["version"] >> 8 > CURRENT_VERSION
     is_bad = is_unknown | (entries["last_offset"] < base_offset)
     if not is_bad.any():
         return
@@ -57,7 +63,7 @@ def check_transaction_index(data: Buffer, base_offset: int, *, start_position: i
     entry, position = entries[place], start_position + place * ENTRY_BYTES
     if is_unknown[place]:
         raise UnsupportedVersionError(
-            f"position {position}: version {int(high_byte[place])} of an aborted transaction, expected 0",
+            f"position {position}: version {int(entry['version'])} of an aborted transaction, expected 0",
             position=position,
         )
     raise CorruptIndexError(

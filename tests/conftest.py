@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.brokers import KafkaUnavailableError, Oracle, kafka_jars
+from tests.brokers import RELEASES, KafkaUnavailableError, Oracle, kafka_jars
 from tests.brokers.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
 from tests.servers.machine import JAVA, hide_programs
 from tests.servers.s3_server import S3Server, S3UnavailableError, server_program
@@ -32,6 +32,20 @@ def oracle() -> Iterator[Oracle]:
     """One JVM with Kafka's own LogManager for the whole run."""
     with Oracle() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def newest_oracle() -> Iterator[Oracle]:
+    """The same of the newest release."""
+    with Oracle(version=[*RELEASES.values()][-1]) as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=RELEASES)
+def each_oracle(request: pytest.FixtureRequest) -> Oracle:
+    """Those of all releases whose rules are known, one after the other."""
+    running: Oracle = request.getfixturevalue("oracle" if request.param == "4.3" else "newest_oracle")
+    return running
 
 
 @pytest.fixture

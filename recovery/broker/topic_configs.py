@@ -38,6 +38,7 @@ TOPIC_CONFIG_NAMES = frozenset(
         "compression.type",
         "compression.zstd.level",
         "delete.retention.ms",
+        "errors.deadletterqueue.group.enable",
         "file.delete.delay.ms",
         "flush.messages",
         "flush.ms",
@@ -48,6 +49,7 @@ TOPIC_CONFIG_NAMES = frozenset(
         "local.retention.bytes",
         "local.retention.ms",
         "max.compaction.lag.ms",
+        "max.decompressed.message.bytes",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms",
@@ -56,6 +58,8 @@ TOPIC_CONFIG_NAMES = frozenset(
         "min.compaction.lag.ms",
         "min.insync.replicas",
         "preallocate",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
         "remote.log.copy.disable",
         "remote.log.delete.on.disable",
         "remote.storage.enable",
@@ -68,7 +72,7 @@ TOPIC_CONFIG_NAMES = frozenset(
         "unclean.leader.election.enable",
     }
 )
-"""Every setting that a topic of 4.3.1 can have; most do not matter here. Kafka: LogConfig.configNames."""
+"""Every setting that a topic of 4.3 or 4.4 can have; most do not matter here. Kafka: LogConfig.configNames."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,17 @@ def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._Argument
     return settings
 
 
+def add_release_argument(settings: argparse._ArgumentGroup) -> None:
+    """Declare `--release` among the *settings*."""
+    settings.add_argument(
+        "--release",
+        choices=("auto", "4.3", "4.4"),
+        default="auto",
+        help="the release of Kafka that will start on the log dirs; 4.3 stands for all before, too. auto (default): "
+        "the one that ran last, as the metadata log has it",
+    )
+
+
 def add_thread_argument(settings: argparse._ArgumentGroup) -> None:
     """Declare `--threads` among the *settings*."""
     settings.add_argument(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_reading_arguments,
+    add_release_argument,
     add_setting_arguments,
     add_thread_argument,
     add_watching_arguments,
@@ -40,13 +41,14 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "recover",
         help="recover log dirs and hand them back to the broker",
-        description="Do what a 4.3.1 broker does to its log dirs after an unclean shutdown, so that it has "
+        description="Do what a 4.3 or 4.4 broker does to its log dirs after an unclean shutdown, so that it has "
         "nothing left to do.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_log_dir_arguments(parser, "recover")
     settings = add_setting_arguments(parser)
+    add_release_argument(settings)
     add_thread_argument(settings)
     add_reading_arguments(settings)
     settings.add_argument(
@@ -148,6 +150,7 @@ def _options(arguments: argparse.Namespace) -> RecoverOptions:
         config_notes=properties.notes,
         is_config_complete=arguments.config is not None,
         topic_configs=topic_configs_of(arguments),
+        release=arguments.release,
         now_ms=arguments.now,
         dry_run=arguments.dry_run,
         handoff=arguments.handoff,

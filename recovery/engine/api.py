@@ -16,6 +16,7 @@ from recovery.broker.config import (
     assumed_defaults,
 )
 from recovery.broker.settings import Layer
+from recovery.broker.starting_release import starting_release
 from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
 from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
@@ -45,7 +46,7 @@ def recover(
     stop: StopRequest | None = None,
     **changes: Any,  # noqa: ANN401 - the fields of RecoverOptions, whose types stand there alone
 ) -> RecoveryReport:
-    """Recover the log dirs of a stopped broker as a 4.3.1 broker would, and hand them back.
+    """Recover the log dirs of a stopped broker as a broker of 4.3 or 4.4 would, and hand them back.
 
     Args:
         log_dirs: paths; None for those in the options' `config`.
@@ -96,6 +97,8 @@ def _broker_facts(
     searched = (log_dir for log_dir in metadata_first if log_dir in required or log_dir not in offline)
     topics_here = topics_in(dirs.log_dirs)
     metadata = _metadata(searched, topic_configs, topics_here=topics_here, remarks=remarks)
+    release = starting_release(options.release, metadata, identity.node_id)
+    remarks += _warnings(*filter(None, [release.warning]))
     is_complete = options.is_config_complete
     broker, topics = _settings(
         dirs.broker,
@@ -110,6 +113,7 @@ def _broker_facts(
         settings_of=topics.settings_of,
         thread_count=options.threads or broker.recovery_threads_per_data_dir,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
+        release=release,
         problems=_problems(identity, dirs, metadata, config, force=options.force),
         remarks=tuple(remarks),
     )

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from recovery.broker.starting_release import StartingRelease
 from recovery.engine.report_text import text_lines
 from recovery.load.model import Cut, Hole
 from recovery.printable import printable
@@ -264,6 +265,7 @@ class RecoveryReport:
     Attributes:
         cpu_path: how checksums were computed: portable, sse42-pclmul or avx512-vpclmul.
         kernel_origin: where the kernels come from: cache, compiled (and kept there), memory (of this process).
+        release: of the broker that will start, whose rules were followed, and how it is known.
         signal_exit_code: 130 or 143 if a signal ended the run.
         phases: where the threads' time went.
         notes: on the whole run: settings that were assumed, files that are missing.
@@ -273,6 +275,7 @@ class RecoveryReport:
     now_ms: int
     cpu_path: str
     kernel_origin: str
+    release: StartingRelease
     duration_ms: int
     log_dirs: tuple[LogDirReport, ...]
     signal_exit_code: int | None = None
@@ -315,6 +318,7 @@ class RecoveryReport:
             "exitCode": self.exit_code,
             "nowMs": self.now_ms,
             "durationMs": self.duration_ms,
+            "release": self.release.to_json(),
             "kernels": {"cpuPath": self.cpu_path, "origin": self.kernel_origin},
             "phases": [phase.to_json() for phase in self.phases],
             "notes": [note.to_json() for note in self.notes],

@@ -39,6 +39,7 @@ def text_lines(report: RecoveryReport) -> Iterable[str]:
             yield f"  what was replaced or moved away is kept in {log_dir.quarantine}"
     for note in report.notes:
         yield f"note: {note.text}"
+    yield f"{'planned' if report.dry_run else 'done'} {report.release}"
     if report.phases:
         times = ", ".join(f"{phase.phase} {phase.thread_ms / 1000:.1f} s" for phase in report.phases)
         yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {times}"

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from recovery.broker.starting_release import StartingRelease
 from recovery.engine.cut_ledger import CutLedger, acknowledge, untold_in
 from recovery.engine.forecast import bytes_to_scan, segments_to_recover
 from recovery.engine.handoff import reported_marker
@@ -48,6 +49,7 @@ class BrokerFacts:
         settings_of: the settings of a topic's logs.
         thread_count: threads for each log dir.
         producer_id_expiration_ms: `producer.id.expiration.ms`.
+        release: of the broker that will start, and how it is known.
         problems: by log dir, why it must not be touched.
         remarks: what was noticed so far, for the observers; they become notes of the run.
     """
@@ -55,6 +57,7 @@ class BrokerFacts:
     settings_of: Callable[[str], LogSettings]
     thread_count: int
     producer_id_expiration_ms: int = 86_400_000
+    release: StartingRelease = field(default_factory=StartingRelease)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
 
@@ -130,6 +133,7 @@ class Engine:
                     dry_run=dry_run,
                     cpu_path=kernels.cpu_path,
                     kernel_origin=kernels.origin,
+                    release=self._broker.release.release.value,
                 )
             )
             for remark in (*kernels.remarks, *self._broker.remarks):
@@ -152,6 +156,7 @@ class Engine:
             now_ms=now_ms,
             cpu_path=kernels.cpu_path,
             kernel_origin=kernels.origin,
+            release=self._broker.release,
             duration_ms=int((time.monotonic() - started_s) * 1000),
             log_dirs=tuple(
                 replace(report, notes=(*self._notes.get(report.log_dir, ()), *report.notes))
@@ -237,6 +242,7 @@ class Engine:
                 settings_of=self._broker.settings_of,
                 now_ms=now_ms,
                 producer_id_expiration_ms=self._broker.producer_id_expiration_ms,
+                release=self._broker.release.release,
                 ignores_marker=self._options.force,
                 remote_metadata=RemoteMetadata(self._log_dirs),
             ),
@@ -332,6 +338,7 @@ class Engine:
         """Return all settings that decide about bytes, by name."""
         return {
             **self._options.deciding(),
+            "release": self._broker.release.release.value,
             "producer.id.expiration.ms": str(self._broker.producer_id_expiration_ms),
             **{f"settings of {task.topic_partition.topic}": str(task.settings) for task in inventory.tasks},
         }

@@ -10,6 +10,7 @@ Kafka: LogLoader.load, UnifiedLog.create, LogManager.shutdown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from recovery.errors import PartitionRefusedError
@@ -22,7 +23,7 @@ from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
 from recovery.load.segment_recovery import SegmentOverflowedError, SegmentRecovery
 from recovery.load.segments import Segment, SegmentMap, first_unflushed, log_base_offsets
-from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
+from recovery.load.small_files import read_epochs, read_topic_id, stops_later_releases, txn_index_problem
 from recovery.load.split import split_segment
 from recovery.load.stops import remedy_by_checking, words_of_a_wrong_marker
 from recovery.load.swaps import settle_leftovers
@@ -38,12 +39,13 @@ from segfmt.filenames import (
     read_offset,
 )
 from segfmt.java_text import LONG_MAX
+from segfmt.producer_snapshot import MOST_ENTRIES
 
 _EPOCHS_BEFORE_RENAME = f"{LEADER_EPOCH_CHECKPOINT}.tmp"
 
 
 def fold(task: PartitionTask, source: PartitionSource) -> PartitionOutcome:
-    """Return what a 4.3.1 broker leaves of *task*'s folder after loading it and shutting down cleanly.
+    """Return what a broker of the task's release leaves of its folder after loading it and shutting down cleanly.
 
     Raises:
         PartitionRefusedError: the broker would halt or fail the log dir, or this version cannot recover the state.
@@ -92,10 +94,16 @@ class _Loader:
         self._log_start_offset = 0
         self._recovery_point = 0
         self._topic_id: str | None = None
+        self._first_unflushed_base = -1
 
     def _new_state(self) -> ProducerState:
         task = self._task
-        return ProducerState(self._tree, now_ms=task.now_ms, expiration_ms=task.producer_id_expiration_ms)
+        return ProducerState(
+            self._tree,
+            now_ms=task.now_ms,
+            expiration_ms=task.producer_id_expiration_ms,
+            most_snapshot_entries=task.release.most_snapshot_entries,
+        )
 
     # -- load -----------------------------------------------------------------------------------------------
 
@@ -152,7 +160,8 @@ class _Loader:
                 return self._load_segment_files()
             except SegmentOverflowedError as overflow:
                 self._split(overflow)
-                self._trim_opened_indexes()
+                if self._task.release.trims_all_opened_indexes:
+                    self._trim_indexes(self._segments.values())
                 self._segments.clear()
 
     def _load_segment_files(self) -> None:
@@ -160,6 +169,8 @@ class _Loader:
 
         Kafka: LogLoader.loadSegmentFiles.
         """
+        bases = log_base_offsets(self._tree.names()).values()
+        self._first_unflushed_base = first_unflushed(bases, self._task.recovery_point)
         for name in self._tree.names():
             kind = file_kind(name)
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
@@ -181,10 +192,23 @@ class _Loader:
             if not self._tree.exists(segment.time_index):  # made empty and never rebuilt
                 self._tree.put(segment.time_index, b"")
                 segment.opened_indexes.add(segment.time_index)
-            problem = txn_index_problem(self._tree, segment)
-            if problem is not None:
-                self._recover_while_loading(segment, IndexProblem(kind="corrupt", detail=problem))
+            self._check_txn_index(segment)
         self._segments.add(segment)
+
+    def _check_txn_index(self, segment: Segment) -> None:
+        """Recover a segment whose transaction index is wrong, or refuse the partition.
+
+        Differs: where a segment will be recovered its index is written anew, and every release starts on that; so a
+        version on which only later releases halt is no obstacle there.
+        """
+        halts_on_any = self._task.release.halts_on_any_txn_version
+        is_rewritten = self._task.is_recovered and segment.base_offset >= self._first_unflushed_base
+        problem = txn_index_problem(self._tree, segment, is_low_byte_read=halts_on_any and not is_rewritten)
+        if problem is not None:
+            self._recover_while_loading(segment, IndexProblem(kind="corrupt", detail=problem))
+        elif not halts_on_any and not is_rewritten:
+            warning = stops_later_releases(self._tree, segment)
+            self._warnings += [] if warning is None else [warning]
 
     def _recover_while_loading(self, segment: Segment, problem: IndexProblem | None) -> None:
         """Recover a segment before its turn. A cut here does not delete later segments: the broker leaves a hole."""
@@ -324,11 +348,13 @@ class _Loader:
             self._preallocate_active_indexes()
         elif not task.is_delete_folder:
             self._main_state.take_snapshot()
+            self._warn_of_a_long_snapshot()
             recovery_point = max(self._recovery_point, log_start_offset, local_start)
             if self._log_end_offset < LONG_MAX:  # the flush is up to the next offset, which overflows
                 self._open_flushed_indexes(recovery_point)
                 recovery_point = self._log_end_offset
-            self._trim_opened_indexes()
+            is_all = task.release.trims_all_opened_indexes
+            self._trim_indexes(self._segments.values() if is_all else [self._segments.last])
         if self._epochs.is_changed:
             data = encode_leader_epoch_checkpoint(self._epochs.entries)
             self._tree.put(LEADER_EPOCH_CHECKPOINT, data)
@@ -359,6 +385,14 @@ class _Loader:
             topic_id=self._topic_id,
         )
 
+    def _warn_of_a_long_snapshot(self) -> None:
+        count = self._main_state.producer_count
+        if count > MOST_ENTRIES:
+            self._warnings.append(
+                f"{count} producers: a broker of 4.4 or later discards a snapshot of more than {MOST_ENTRIES} at each "
+                "start, clean or not, and reads the log instead"
+            )
+
     def _preallocate_active_indexes(self) -> None:
         """Leave the active indexes as large as they were opened: a broker never closes a stray log.
 
@@ -380,9 +414,9 @@ class _Loader:
             for segment in self._segments.values(recovery_point, self._log_end_offset + 1):
                 segment.opened_indexes.update(name for name, _ in segment.mapped_indexes)
 
-    def _trim_opened_indexes(self) -> None:
-        """Cut mapped indexes to whole entries. Kafka: AbstractIndex.close."""
-        for segment in self._segments.values():
+    def _trim_indexes(self, segments: Iterable[Segment]) -> None:
+        """Cut what was opened of the segments' indexes to whole entries. Kafka: AbstractIndex.trimToValidSize."""
+        for segment in segments:
             for name, entry_bytes in segment.mapped_indexes:
                 size_bytes = self._tree.size_bytes(name) if name in segment.opened_indexes else 0
                 if size_bytes % entry_bytes:

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
 from native.raw_scan import RawScan
+from recovery.load.release import Release
 from recovery.problem import Problem
 
 
@@ -79,6 +80,7 @@ class PartitionTask:
         recovery_point: from the log dir's checkpoint, 0 if it has no line.
         log_start_offset: from the log dir's checkpoint, 0 if it has no line.
         now_ms: the clock of the recovery; producers expire by it.
+        release: of the broker that will load the log.
         others: what else lies there, by name: `folder`, `dangling link`, `pipe`, ...
         problems: what the listing shows that keeps a broker from loading the log: owners, modes, a second copy.
         unreadable: files that this process may not read.
@@ -94,6 +96,7 @@ class PartitionTask:
     settings: LogSettings
     now_ms: int
     producer_id_expiration_ms: int = 86_400_000
+    release: Release = Release.UNKNOWN
     others: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     unreadable: frozenset[str] = frozenset()

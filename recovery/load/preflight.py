@@ -16,7 +16,7 @@ from recovery.errors import PartitionRefusedError
 from recovery.load.fold import fold, unflushed_segments
 from recovery.load.limits import MAX_LOG_BYTES, refuse_large_index, refuse_large_log
 from recovery.load.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
-from recovery.load.segments import Segment
+from recovery.load.segments import Segment, first_unflushed
 from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
 from recovery.load.stops import refusal_of_stop
 from recovery.load.tree import LINKS_TO_NOTHING, PartitionTree
@@ -176,12 +176,14 @@ def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Prob
     if any(name.endswith(SWAP_SUFFIX) for name in task.files):
         return
     segments = list(_loaded_segments(task))
+    first = first_unflushed((segment.base_offset for segment in segments), task.recovery_point)
     for segment in segments:
         yield from _caught(partial(refuse_large_log, segment.log, task.files[segment.log].size_bytes))
         if segment.offset_index in tree:
-            yield from _caught(
-                partial(txn_index_problem, tree, segment), segment.offset_index, segment.txn_index
-            )
+            is_rewritten = task.is_recovered and segment.base_offset >= first
+            reads_low_byte = task.release.halts_on_any_txn_version and not is_rewritten
+            check = partial(txn_index_problem, tree, segment, is_low_byte_read=reads_low_byte)
+            yield from _caught(check, segment.offset_index, segment.txn_index)
     if segments:
         yield from _size_problems(task, tree, segments[-1])
 
@@ -191,7 +193,7 @@ def _size_problems(task: PartitionTask, tree: PartitionTree, active: Segment) ->
     is_recovered = not task.had_clean_shutdown and task.recovery_point != LONG_MAX
     if is_recovered or task.is_delete_folder or active.offset_index not in tree:
         return
-    if task.log_start_offset > active.base_offset or _asks_for_recovery(tree, active):
+    if task.log_start_offset > active.base_offset or _asks_for_recovery(task, tree, active):
         return
     limit = task.settings.segment_index_bytes
     for name, entry_bytes in active.mapped_indexes:
@@ -202,9 +204,10 @@ def _size_problems(task: PartitionTask, tree: PartitionTree, active: Segment) ->
         )
 
 
-def _asks_for_recovery(tree: PartitionTree, segment: Segment) -> bool:
+def _asks_for_recovery(task: PartitionTask, tree: PartitionTree, active: Segment) -> bool:
+    reads_low_byte = task.release.halts_on_any_txn_version
     try:
-        return txn_index_problem(tree, segment) is not None
+        return txn_index_problem(tree, active, is_low_byte_read=reads_low_byte) is not None
     except PartitionRefusedError:
         return False
 

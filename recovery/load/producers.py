@@ -47,11 +47,24 @@ class SnapshotFiles(Protocol):
 class ProducerState:
     """Producers, open transactions and snapshots up to an offset.
 
+    Args:
+        now_ms: the clock by which producers expire.
+        expiration_ms: how long one is remembered.
+        most_snapshot_entries: that a snapshot may have to be loaded; None for any number.
+
     Kafka: ProducerStateManager.
     """
 
-    def __init__(self, files: SnapshotFiles, *, now_ms: int, expiration_ms: int) -> None:
+    def __init__(
+        self,
+        files: SnapshotFiles,
+        *,
+        now_ms: int,
+        expiration_ms: int,
+        most_snapshot_entries: int | None = None,
+    ) -> None:
         self._files = files
+        self._most_snapshot_entries = most_snapshot_entries
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self._producers = ProducerTable()
@@ -168,7 +181,9 @@ class ProducerState:
             offset = max(self._snapshots)
             try:
                 entries = read_producer_snapshot(
-                    self._files.read_snapshot(self._snapshots[offset]), crc32c=crc32c_of_bytes
+                    self._files.read_snapshot(self._snapshots[offset]),
+                    crc32c=crc32c_of_bytes,
+                    most_entries=self._most_snapshot_entries,
                 )
             except CorruptSnapshotError:
                 self._delete_snapshot(offset)

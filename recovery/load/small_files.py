@@ -25,21 +25,19 @@ _epoch_entries = lru_cache(_KNOWN_FILES)(read_leader_epoch_checkpoint)
 _partition_metadata = lru_cache(_KNOWN_FILES)(read_partition_metadata)
 
 
-def txn_index_problem(tree: PartitionTree, segment: Segment) -> str | None:
+def txn_index_problem(tree: PartitionTree, segment: Segment, *, is_low_byte_read: bool) -> str | None:
     """Return why the transaction index requires a recovery of *segment*, None if it does not.
+
+    Args:
+        is_low_byte_read: as in `check_transaction_index`.
 
     Raises:
         PartitionRefusedError: it stops the broker.
 
     Kafka: TransactionIndex.sanityCheck, the only index check of a load.
     """
-    if segment.txn_index not in tree or not tree.size_bytes(segment.txn_index):
-        return None
     try:
-        position = 0
-        for piece in tree.pieces(segment.txn_index, _TXN_INDEX_PIECE_BYTES):
-            check_transaction_index(piece, segment.base_offset, start_position=position)
-            position += len(piece)
+        _check_txn_index(tree, segment, is_low_byte_read=is_low_byte_read)
     except CorruptIndexError as error:
         return str(error)
     except FormatError as error:
@@ -50,6 +48,31 @@ def txn_index_problem(tree: PartitionTree, segment: Segment) -> str | None:
             remedy="move the transaction index and the segment's .index away: both are rebuilt from the log",
         ) from error
     return None
+
+
+def stops_later_releases(tree: PartitionTree, segment: Segment) -> str | None:
+    """Return why a transaction index that a broker of 4.3 passes stops one of 4.4, None if it does not."""
+    try:
+        _check_txn_index(tree, segment, is_low_byte_read=True)
+    except CorruptIndexError:
+        return None
+    except FormatError as error:
+        return (
+            f"{segment.txn_index}: {error}: it stops a broker of 4.4 or later. Remedy: before an upgrade, "
+            "recover with --release 4.4 --repair"
+        )
+    return None
+
+
+def _check_txn_index(tree: PartitionTree, segment: Segment, *, is_low_byte_read: bool) -> None:
+    if segment.txn_index not in tree or not tree.size_bytes(segment.txn_index):
+        return
+    position = 0
+    for piece in tree.pieces(segment.txn_index, _TXN_INDEX_PIECE_BYTES):
+        check_transaction_index(
+            piece, segment.base_offset, start_position=position, is_low_byte_read=is_low_byte_read
+        )
+        position += len(piece)
 
 
 def read_epochs(tree: PartitionTree) -> LeaderEpochs:

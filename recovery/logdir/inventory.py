@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.fold import unflushed_segments
 from recovery.load.model import LogSettings, PartitionTask, TopicPartition
+from recovery.load.release import Release
 from recovery.logdir.listing import (
     FolderContents,
     access_problem,
@@ -115,6 +116,7 @@ def list_log_dir(
     settings_of: Callable[[str], LogSettings],
     now_ms: int,
     producer_id_expiration_ms: int = 86_400_000,
+    release: Release = Release.UNKNOWN,
     ignores_marker: bool = False,
     without: Collection[str] = (),
     remote_metadata: RemoteMetadata | None = None,
@@ -125,6 +127,7 @@ def list_log_dir(
         log_dir: absolute path.
         settings_of: the settings of a topic's logs.
         now_ms: the clock of the recovery.
+        release: of the broker that will load the logs.
         ignores_marker: recover as after an unclean shutdown, whatever the marker says.
         without: paths relative to *log_dir* that are treated as gone.
         remote_metadata: of all log dirs; None for that of this one.
@@ -135,7 +138,7 @@ def list_log_dir(
     try:
         metadata = remote_metadata or RemoteMetadata((log_dir,))
         return _Listing(log_dir, frozenset(without), metadata).take(
-            settings_of, now_ms, producer_id_expiration_ms, ignores_marker=ignores_marker
+            settings_of, now_ms, producer_id_expiration_ms, release, ignores_marker=ignores_marker
         )
     except OSError as error:
         raise LogDirOfflineError(log_dir, error) from error
@@ -164,6 +167,7 @@ class _Listing:
         settings_of: Callable[[str], LogSettings],
         now_ms: int,
         producer_id_expiration_ms: int,
+        release: Release,
         *,
         ignores_marker: bool,
     ) -> LogDirInventory:
@@ -210,6 +214,7 @@ class _Listing:
                     settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
+                    release=release,
                     others=contents.others,
                     problems=tuple(contents.problems),
                     unreadable=frozenset(contents.unreadable),

@@ -64,6 +64,7 @@ class RunStarted(Timed):
         dry_run: whether the run writes nothing.
         cpu_path: how checksums are computed: portable, sse42-pclmul or avx512-vpclmul.
         kernel_origin: where the kernels come from: cache, compiled (and kept there), memory (of this process).
+        release: of the broker that will start: 4.3, 4.4 or unknown.
     """
 
     log_dirs: tuple[str, ...]
@@ -72,6 +73,7 @@ class RunStarted(Timed):
     dry_run: bool = False
     cpu_path: str = ""
     kernel_origin: str = ""
+    release: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a 4.3.1 broker's log says at the same moment, word for word, so that known searches find it here too.
+"""What a broker's log says at the same moment, by its release, word for word, so that known searches find it here too.
 
     LogManager    Loading logs ..., Recovering/Skipping recovery of N logs ..., Completed load of Log(...),
                   Loaded N logs in Tms
@@ -11,13 +11,16 @@ What Kafka does not say (bytes cut, thread, reason) follows as fields, never ins
 Differs: x/y is written out as in 3.3 to 3.9, where 4.x prints the integer quotient, always 0. A log that was
 refused or failed is an error here, where Kafka says "Error while loading" at INFO.
 
+From 4.4 on LogManager is written in Java, and lists log dirs as Java does: `[A, B]` in place of `ArrayBuffer(A, B)`.
+Where the release is not known, the older words stand.
+
 Nothing is printed here and no clock is read: an event comes in, lines come out.
 
 Kafka: LogManager.loadLogs, LogLoader.recoverLog, LogSegment.recover, UnifiedLog.toString.
 """
 
 import os.path
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recovery.watch.events import (
@@ -47,6 +50,7 @@ from recovery.watch.figures import DOING, DONE
 from segfmt.filenames import format_offset
 
 Field = str | int | float | bool
+_RELEASES_IN_SCALA = frozenset({"4.3", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ class KafkaLines:
         self._started_s = 0.0
         self._log_count = 0
         self._command: Command = "recover"
+        self._listed = _array_buffer
         self._unclean_log_dirs: list[str] = []
 
     def lines(self, event: Event) -> Iterator[Line]:
@@ -95,7 +100,8 @@ class KafkaLines:
             case RunStarted():
                 self._command = event.command
                 self._started_s = event.monotonic_s
-                yield _run_started(event)
+                self._listed = _array_buffer if event.release in _RELEASES_IN_SCALA else _java_list
+                yield _run_started(event, self._listed)
             case LogDirStarted():
                 self._log_count += event.log_count
                 if event.log_count and not event.had_clean_shutdown:
@@ -138,21 +144,25 @@ class KafkaLines:
         if event.exit_code in (1, 3):
             return Line("Recovery ended early.", "error", fields)
         dirs = self._unclean_log_dirs
-        unclean = f" (unclean log dirs = {_array_buffer(dirs)})" if dirs else ""
+        unclean = f" (unclean log dirs = {self._listed(dirs)})" if dirs else ""
         return Line(f"Loaded {self._log_count} logs in {duration_ms}ms{unclean}", fields=fields)
 
 
-def _array_buffer(log_dirs: list[str] | tuple[str, ...]) -> str:
+def _array_buffer(log_dirs: Sequence[str]) -> str:
     return f"ArrayBuffer({', '.join(log_dirs)})"
 
 
-def _run_started(event: RunStarted) -> Line:
+def _java_list(log_dirs: Sequence[str]) -> str:
+    return f"[{', '.join(log_dirs)}]"
+
+
+def _run_started(event: RunStarted, listed: Callable[[Sequence[str]], str]) -> Line:
     if event.command != "recover":
-        return Line(f"{DOING[event.command]} logs in log dirs {_array_buffer(event.log_dirs)}")
+        return Line(f"{DOING[event.command]} logs in log dirs {listed(event.log_dirs)}")
     facts: dict[str, Field] = {"dry_run": True} if event.dry_run else {}
     if event.cpu_path:
         facts |= {"cpu_path": event.cpu_path, "kernels": event.kernel_origin}
-    return Line(f"Loading logs from log dirs {_array_buffer(event.log_dirs)}", fields=facts)
+    return Line(f"Loading logs from log dirs {listed(event.log_dirs)}", fields=facts)
 
 
 def _log_dir_started(event: LogDirStarted, command: Command) -> Line:

@@ -134,12 +134,16 @@ class LogDirProgress:
         # The inventory's count is only expected: a log may turn out to need fewer segments.
         self.finished_segments = self.segment_count
 
-    def go_offline(self) -> None:
+    def go_offline(self, *, is_shown: bool) -> None:
         """Let the gauges fall to 0: nothing more will be done.
 
-        Kafka: LogManager.loadLogs counts failed logs as done, too; a dir offline from the start shows 0.
+        Args:
+            is_shown: whether a dir that was never listed has gauges, which are 0 then: so with brokers before 4.4.
+                Since then their value is null, and exporters leave them out.
+
+        Kafka: LogManager.loadLogs counts failed logs as done, too.
         """
-        self.is_registered = True
+        self.is_registered = self.is_registered or is_shown
         self.is_offline = True
         self._let_go()
 

@@ -1,11 +1,12 @@
 """The real Kafka for tests: its jars, the oracle, and whole brokers."""
 
 from tests.brokers.broker import Broker, DumpedSegments, TopicReads
-from tests.brokers.jars import KAFKA_VERSION, KafkaUnavailableError, kafka_jars, missing_commands
+from tests.brokers.jars import KAFKA_VERSION, RELEASES, KafkaUnavailableError, kafka_jars, missing_commands
 from tests.brokers.oracle import Oracle, OracleOutcome
 
 __all__ = [
     "KAFKA_VERSION",
+    "RELEASES",
     "Broker",
     "DumpedSegments",
     "KafkaUnavailableError",

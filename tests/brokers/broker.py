@@ -22,7 +22,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.brokers.jars import KAFKA_VERSION, ORACLE_DIR, class_path, clock_jar, kafka_jars, oracle_classes
+from tests.brokers.jars import (
+    KAFKA_VERSION,
+    ORACLE_DIR,
+    class_path,
+    clock_jar,
+    kafka_jars,
+    oracle_classes,
+    tools_version_of,
+)
 from tests.servers.build_cache import cached
 from tests.servers.s3_server import free_port
 
@@ -270,6 +278,8 @@ class Broker:
         self, main_class: str, *arguments: str, after: Sequence[Path] = (), version: str | None = None
     ) -> list[str]:
         version = version or self.version
+        if main_class.startswith(("org.apache.kafka.tools.", "kafka.admin.")):
+            version = tools_version_of(version)
         legacy = version.startswith("3.")
         config = ORACLE_DIR / ("broker-log4j.properties" if legacy else "broker-log4j2.properties")
         is_broker = main_class == "kafka.Kafka"

@@ -17,6 +17,11 @@ from tests import ROOT
 from tests.servers.build_cache import cached
 
 KAFKA_VERSION = "4.3.1"
+RELEASES = {"4.3": KAFKA_VERSION, "4.4": "4.4.0"}
+"""The version that stands for each release whose rules are known."""
+_TOOLS_VERSIONS = {"4.4.0": "4.3.1"}
+"""Versions whose kafka-tools and test jars cannot be had, and the version whose jars run beside them."""
+_MOVED_CLASS = "org/apache/kafka/common/utils/LogContext"  # of kafka-clients; the old test jar wants it there
 ORACLE_DIR = ROOT / "tests/oracle"
 _COMMANDS = ("java", "javac", "mvn")
 
@@ -37,12 +42,27 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     logging_profile = "legacy-logging" if version.startswith("3.") else "current-logging"
 
     def fetch(into: Path) -> None:
-        command = ["mvn", "-B", "-q", "-f", str(pom), f"-P{logging_profile}", f"-Dkafka.version={version}"]
+        versions = [f"-Dkafka.version={version}", f"-Dkafka.tools.version={tools_version}"]
+        command = ["mvn", "-B", "-q", "-f", str(pom), f"-P{logging_profile}", *versions]
         _run(
             [*command, "dependency:copy-dependencies", f"-DoutputDirectory={into}", "-DincludeScope=runtime"]
         )
+        if tools_version != version:
+            clients = kafka_jars(tools_version) / f"kafka-clients-{tools_version}.jar"
+            _copy_moved_class(clients, into / f"moved-classes-{tools_version}.jar")
 
-    return cached(f"kafka-{version}", [pom], [version], fetch)
+    tools_version = tools_version_of(version)
+    return cached(f"kafka-{version}", [pom], [version, tools_version], fetch)
+
+
+def release_of(version: str) -> str:
+    """The release that a version belongs to: 4.3 of 4.3.1."""
+    return ".".join(version.split(".")[:2])
+
+
+def tools_version_of(version: str) -> str:
+    """The version whose kafka-tools serve for *version*: they run on that version's own classes alone."""
+    return _TOOLS_VERSIONS.get(version, version)
 
 
 def class_path(
@@ -53,20 +73,20 @@ def class_path(
 
 
 @functools.cache
-def compiled(*folders: Path) -> Path:
-    """The classes of all `.java` files below *folders*, compiled against Kafka 4.3.1."""
+def compiled(*folders: Path, version: str = KAFKA_VERSION) -> Path:
+    """The classes of all `.java` files below *folders*, compiled against Kafka *version*."""
     sources = sorted(source for folder in folders for source in folder.rglob("*.java"))
 
     def compile_all(into: Path) -> None:
         options = ["-proc:none", "-implicit:none", "-Xlint:all,-options", "-d", str(into)]
-        _run(["javac", *options, "-cp", class_path(), *map(str, sources)])
+        _run(["javac", *options, "-cp", class_path(version), *map(str, sources)])
 
-    return cached("classes", sources, [str(kafka_jars())], compile_all)
+    return cached("classes", sources, [str(kafka_jars(version))], compile_all)
 
 
-def oracle_classes() -> Path:
-    """The compiled programs of tests/oracle/src."""
-    return compiled(ORACLE_DIR / "src")
+def oracle_classes(version: str = KAFKA_VERSION) -> Path:
+    """The compiled programs of tests/oracle/src, with the LogManager of Kafka *version*."""
+    return compiled(ORACLE_DIR / "src", ORACLE_DIR / "log_manager" / release_of(version), version=version)
 
 
 def remote_log_classes() -> Path:
@@ -84,6 +104,13 @@ def clock_jar() -> Path:
                 jar.write(path, path.relative_to(classes))
 
     return cached("clock", [], [str(classes)], pack) / "clock.jar"
+
+
+def _copy_moved_class(clients: Path, into: Path) -> None:
+    with zipfile.ZipFile(clients) as all_classes, zipfile.ZipFile(into, "w") as moved:
+        for name in all_classes.namelist():
+            if name.partition(".class")[0].partition("$")[0] == _MOVED_CLASS:
+                moved.writestr(name, all_classes.read(name))
 
 
 def _run(command: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from tests.brokers.broker import quick_start
-from tests.brokers.jars import KafkaUnavailableError, class_path, oracle_classes
+from tests.brokers.jars import KAFKA_VERSION, KafkaUnavailableError, class_path, oracle_classes, release_of
 
 LONGEST_LOAD_SECONDS = 300
 """Longer than that nobody waits: the oracle is broken."""
@@ -45,13 +45,18 @@ class _HangError(Exception):
 
 
 class Oracle:
-    """One JVM that answers `load` requests; a context manager."""
+    """One JVM with the LogManager of Kafka *version* that answers `load` requests; a context manager.
 
-    def __init__(self, *, heap: str = "1g") -> None:
+    Attributes:
+        release: of that version, "4.3".
+    """
+
+    def __init__(self, *, version: str = KAFKA_VERSION, heap: str = "1g") -> None:
+        self.release = release_of(version)
         if shutil.which("java") is None:
             raise KafkaUnavailableError("the oracle needs Java 17, no java on the PATH")
-        options = [f"-Xmx{heap}", *quick_start()]
-        path = class_path(after=[oracle_classes()])
+        options = [f"-Xmx{heap}", *quick_start(version)]
+        path = class_path(version, after=[oracle_classes(version)])
         self._command = ["java", *options, "-cp", path, "RecoveryOracle"]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._jvm = self._start()

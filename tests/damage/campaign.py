@@ -1,6 +1,7 @@
 """Any number of damaged log dirs through Kafka's own LogManager and through the recovery, compared.
 
-    python -m tests.damage.campaign --cases 1000 --seed 7 [--jobs 2] [--mode single] [--threads 1,2,8] [--json FILE]
+    python -m tests.damage.campaign --cases 1000 --seed 7 [--release 4.4] [--jobs 2] [--mode single] [--threads 1,2,8]
+        [--json FILE]
     python -m tests.damage.campaign --only combined-7/123      one of them again, in detail
 
 A case is a partition of a sample, damaged by seed. Cases go round the damages in turn, so that each comes as often
@@ -34,7 +35,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.brokers import Oracle
+from tests.brokers import RELEASES, Oracle
 from tests.damage.judgement import IDENTICAL, UNEXPLAINED, Judge, Judgement
 from tests.damage.mutilate import DAMAGES, FAMILIES, FOLDER_DAMAGES, PLAIN_DAMAGES, Victim, make_victim
 from tests.damage.mutilations.names import NAME_DAMAGES
@@ -90,13 +91,11 @@ class Campaign:
             return CaseResult(name=name, partition="?", damages=(), verdict=UNEXPLAINED, details=words)
 
     def _run(self, name: str) -> CaseResult:
-        mode, _, place = name.partition("-")
-        number = int(place.partition("/")[2])
-        rng = random.Random(name)
-        with self._folder() as work:
+        mode = name.partition("-")[0]
+        with self.folder() as work:
             if mode == "whole":
-                return self._run_whole(name, rng, work)
-            sample, victim, damages = self._damaged(rng, work, _damages_of(mode, number, rng))
+                return self._run_whole(name, random.Random(name), work)
+            sample, victim, damages = self.damaged(name, work)
             judge = self._judges[sample.name]
             judgement = judge.compare(victim.log_dirs, work, thread_counts=self._thread_counts)
             if mode == "again" and judgement.verdict == IDENTICAL:
@@ -111,13 +110,19 @@ class Campaign:
         sample, folder = next(
             found for found in self.partitions if (found[0].name, found[1].name) == (sample_name, partition)
         )
-        with self._folder() as work:
+        with self.folder() as work:
             victim = make_victim(sample, folder, work / "d", self._trees[folder])
             words = damage(victim)
             judgement = self._judges[sample_name].compare(
                 victim.log_dirs, work, thread_counts=self._thread_counts
             )
         return _result(partition, f"{sample_name}/{partition}", [str(words)], judgement)
+
+    def damaged(self, name: str, work: Path) -> tuple[Sample, Victim, list[str]]:
+        """Return the sample, the damaged partition below *work*, and its damages, of a case that is not `whole`."""
+        mode, _, place = name.partition("-")
+        rng = random.Random(name)
+        return self._damaged(rng, work, _damages_of(mode, int(place.partition("/")[2]), rng))
 
     def _damaged(
         self, rng: random.Random, work: Path, names: Sequence[str]
@@ -157,7 +162,8 @@ class Campaign:
         return _result(name, f"{sample.name}/{source.name}", damages, judgement)
 
     @contextmanager
-    def _folder(self) -> Iterator[Path]:
+    def folder(self) -> Iterator[Path]:
+        """A folder for one case, which is gone afterwards."""
         work = Path(tempfile.mkdtemp(prefix="case-", dir=self._root))
         try:
             yield work
@@ -228,23 +234,24 @@ _worker: list[Campaign] = []
 
 
 def run_all(
-    names: Sequence[str], *, jobs: int = 1, thread_counts: Sequence[int] = (2,)
+    names: Sequence[str], *, jobs: int = 1, thread_counts: Sequence[int] = (2,), release: str = "4.3"
 ) -> Iterator[CaseResult]:
     """Run the cases *names* in *jobs* processes, each with an oracle of its own; results as they come."""
+    version = RELEASES[release]
     if jobs == 1:
-        with _root() as root, Oracle() as oracle:
+        with memory_folder() as root, Oracle(version=version) as oracle:
             campaign = Campaign(oracle, root, thread_counts=thread_counts)
             yield from map(campaign.run, names)
         return
-    with _root() as root:
+    with memory_folder() as root:
         context = multiprocessing.get_context("spawn")
-        with context.Pool(jobs, _begin_worker, (str(root), tuple(thread_counts))) as pool:
+        with context.Pool(jobs, _begin_worker, (str(root), tuple(thread_counts), version)) as pool:
             yield from pool.imap_unordered(_run_in_worker, names, chunksize=20)
 
 
-def _begin_worker(root: str, thread_counts: tuple[int, ...]) -> None:
+def _begin_worker(root: str, thread_counts: tuple[int, ...], version: str) -> None:
     place = Path(tempfile.mkdtemp(prefix="worker-", dir=root))
-    _worker.append(Campaign(Oracle(), place, thread_counts=thread_counts))
+    _worker.append(Campaign(Oracle(version=version), place, thread_counts=thread_counts))
 
 
 def _run_in_worker(name: str) -> CaseResult:
@@ -252,7 +259,8 @@ def _run_in_worker(name: str) -> CaseResult:
 
 
 @contextmanager
-def _root() -> Iterator[Path]:
+def memory_folder() -> Iterator[Path]:
+    """A folder in memory where the machine has /dev/shm, which is gone afterwards."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as root:
         yield Path(root)
@@ -266,6 +274,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds from there on")
     parser.add_argument("--mode", choices=MODES, help="only these cases; default: all, in their shares")
     parser.add_argument("--only", metavar="MODE-SEED/NUMBER", help="run this one and print all about it")
+    parser.add_argument(
+        "--release", choices=RELEASES, default="4.3", help="of the broker that the recovery is compared with"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="how many processes, each with a JVM")
     parser.add_argument(
         "--threads", default="2", help="recovery threads; of several the trees must be the same"
@@ -283,7 +294,7 @@ def main() -> int:
     thread_counts = [int(count) for count in arguments.threads.split(",")]
     started_s = time.monotonic()
     tally = Tally()
-    for result in run_all(names, jobs=arguments.jobs, thread_counts=thread_counts):
+    for result in run_all(names, jobs=arguments.jobs, thread_counts=thread_counts, release=arguments.release):
         tally.add(result)
         if arguments.only or (result.verdict == UNEXPLAINED and len(tally.unexplained) <= arguments.show):
             print(result, flush=True)

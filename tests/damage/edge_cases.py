@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.damage.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, WAITING
+from tests.damage.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, REWRITTEN, WAITING
 from tests.logs import builders
 from tests.logs.edge_log import BASES, END, MAX_LONG, NOW_MS, PROPERTIES, Log, segment
 from tests.logs.samples import MARKER
@@ -23,12 +23,12 @@ State = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCase:
-    """A row of the table, in one of its states."""
+    """A row of the table, in one of its states, with a verdict for each release."""
 
     row: int
     state: State
     damage: Callable[[Log], None]
-    verdict: str
+    verdicts: dict[str, str]
     configs: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -39,15 +39,24 @@ CASES: list[EdgeCase] = []
 
 
 def case(
-    row: int, states: str, verdict: str = IDENTICAL, **configs: str
+    row: int,
+    states: str,
+    verdict: str = IDENTICAL,
+    *,
+    in_4_4: Mapping[State, str] | None = None,
+    **configs: str,
 ) -> Callable[[Callable[[Log], None]], Callable[[Log], None]]:
-    """Put the decorated damage into the table, once for each of *states*."""
+    """Put the decorated damage into the table, once for each of *states*.
+
+    Args:
+        in_4_4: the verdicts that differ from 4.4 on, by state.
+    """
 
     def add(damage: Callable[[Log], None]) -> Callable[[Log], None]:
         named = {name.replace("_", "."): value for name, value in configs.items()}
-        CASES.extend(
-            EdgeCase(row=row, state=state, damage=damage, verdict=verdict, configs=named) for state in states
-        )
+        for state in states:
+            verdicts = {"4.3": verdict, "4.4": (in_4_4 or {}).get(state, verdict)}
+            CASES.append(EdgeCase(row=row, state=state, damage=damage, verdicts=verdicts, configs=named))
         return damage
 
     return add
@@ -212,7 +221,7 @@ def txn_index_of_a_high_version(log: Log) -> None:
     log.file(12, ".txnindex").write_bytes(struct.pack(">hqqqq", 256, 200, 15, 18, 19))
 
 
-@case(22, "UFC")
+@case(22, "UFC", in_4_4={"U": REWRITTEN, "F": REFUSED, "C": REFUSED})
 def txn_index_of_version_1(log: Log) -> None:
     log.file(12, ".txnindex").write_bytes(struct.pack(">hqqqq", 1, 200, 15, 18, 19))
 

@@ -11,6 +11,8 @@
     I/O error       a deliberate difference: where an error meets the recovery of a segment, or something that is no
                     file is in the way, no segment is emptied: the partition is refused, or the log dir offline
     name            a deliberate difference: a topic name that no checkpoint can hold is refused
+    rewritten       a deliberate difference: a `.txnindex` whose version stops a broker from 4.4 on, in a segment that
+                    is recovered, is written anew. The tree is what the broker leaves where the version is 0
     unexplained     anything else, a batch that is lost, or a report that does not say what was done
 
 docs/differences.md says more of each. Whatever the verdict: a dry run before changes nothing and announces what is
@@ -33,6 +35,7 @@ from recovery.engine.report import PartitionReport, RecoveryReport
 from recovery.load.model import Cut
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import MalformedCheckpointError
+from segfmt.transaction_index import view_transaction_index
 from tests.brokers import Oracle, OracleOutcome
 from tests.damage.loss_account import account_errors
 from tests.damage.mutilations.victim import CHECKPOINTS, topic_partition_of
@@ -48,8 +51,8 @@ from tests.runs.driving import (
 )
 
 IDENTICAL, REFUSED, OUT_OF_ORDER, WAITING = "identical", "refused", "out of order", "waiting"
-IO_ERROR, NAME, LINK, UNEXPLAINED = "I/O error", "name", "link", "unexplained"
-VERDICTS = (IDENTICAL, REFUSED, OUT_OF_ORDER, WAITING, IO_ERROR, NAME, LINK, UNEXPLAINED)
+IO_ERROR, NAME, LINK, REWRITTEN, UNEXPLAINED = "I/O error", "name", "link", "rewritten", "unexplained"
+VERDICTS = (IDENTICAL, REFUSED, OUT_OF_ORDER, WAITING, IO_ERROR, NAME, LINK, REWRITTEN, UNEXPLAINED)
 OUT_OF_ORDER_REASON = "a batch whose offset is out of order"
 NAME_REASON = "no topic can have this name"
 IN_THE_WAY = re.compile("a [a-z ]+ where (a file is (needed|to be written)|an index must be)")
@@ -98,7 +101,7 @@ class Judge:
         outcome, broker_trees = self.load(before, work / "broker")
         try:
             with _deadline(before):
-                report, problems = _dry_and_wet(self._sample, log_dirs, thread_counts[0])
+                report, problems = self._dry_and_wet(log_dirs, thread_counts[0])
         except Exception:
             words = traceback.format_exc().splitlines()[-8:]
             return Judgement(verdict=UNEXPLAINED, details=(_broker_words(outcome), *words))
@@ -107,9 +110,12 @@ class Judge:
         for count in thread_counts[1:]:
             problems += self._recover_again(before, after, work / f"threads-{count}", count)
         problems += _wrong_accounts(self._sample, before, after, report)
-        case = _Case(self, before, broker_trees, after, outcome, report, work)
+        readable = before if outcome.outcome == "loaded" else _with_known_versions(before, report)
+        if readable != before:
+            outcome, broker_trees = self.load(readable, work / "readable")
+        case = _Case(self, readable, broker_trees, after, outcome, report, work)
         problems += [*_bad_refusals(report), *case.differences()]
-        kinds = case.kinds()
+        kinds = [*case.kinds(), *([REWRITTEN] if readable != before else [])]
         if problems or UNEXPLAINED in kinds:
             lines = report.to_text().splitlines()
             return Judgement(
@@ -133,10 +139,33 @@ class Judge:
         shutil.rmtree(place)
         return outcome, left
 
+    def _recover(
+        self, log_dirs: Sequence[Path], thread_count: int, *, dry_run: bool = False
+    ) -> RecoveryReport:
+        release = self._oracle.release
+        return recover(self._sample, log_dirs, thread_count=thread_count, release=release, dry_run=dry_run)
+
+    def _dry_and_wet(self, log_dirs: Sequence[Path], thread_count: int) -> tuple[RecoveryReport, list[str]]:
+        """Run a dry run and the recovery; return its report, and what the dry run did or did not say."""
+        found = [footprint(log_dir) for log_dir in log_dirs]
+        announced = self._recover(log_dirs, thread_count, dry_run=True)
+        problems = []
+        if [footprint(log_dir) for log_dir in log_dirs] != found:
+            problems.append("the dry run has changed the log dir")
+        report = self._recover(log_dirs, thread_count)
+        if any(one.status == "offline" for one in report.log_dirs):
+            return report, problems  # a dry run writes nothing, so it does not meet an error of writing
+        problems += [
+            f"the dry run announced {told}, the run says {done}"
+            for told, done in zip(promises(announced), promises(report), strict=True)
+            if told != done
+        ]
+        return report, problems
+
     def _recover_again(self, before: Trees, after: Trees, place: Path, thread_count: int) -> list[str]:
         for name, tree in before.items():
             write_tree(tree, place / name)
-        recover(self._sample, [place / name for name in before], thread_count=thread_count)
+        self._recover([place / name for name in before], thread_count)
         return [
             f"{thread_count} threads: {name}/{line}"
             for name in before
@@ -347,24 +376,27 @@ def promises(report: RecoveryReport) -> list[object]:
     ]
 
 
-def _dry_and_wet(
-    sample: Sample, log_dirs: Sequence[Path], thread_count: int
-) -> tuple[RecoveryReport, list[str]]:
-    """Run a dry run and the recovery; return its report, and what the dry run did or did not say."""
-    found = [footprint(log_dir) for log_dir in log_dirs]
-    announced = recover(sample, log_dirs, dry_run=True, thread_count=thread_count)
-    problems = []
-    if [footprint(log_dir) for log_dir in log_dirs] != found:
-        problems.append("the dry run has changed the log dir")
-    report = recover(sample, log_dirs, thread_count=thread_count)
-    if any(one.status == "offline" for one in report.log_dirs):
-        return report, problems  # a dry run writes nothing, so it does not meet an error of writing
-    problems += [
-        f"the dry run announced {told}, the run says {done}"
-        for told, done in zip(promises(announced), promises(report), strict=True)
-        if told != done
-    ]
-    return report, problems
+def _with_known_versions(before: Trees, report: RecoveryReport) -> Trees:
+    """The trees with version 0 where a transaction index has one that stops a broker only from 4.4 on.
+
+    What was refused stays as it is.
+    """
+    refused = {(Path(one.log_dir).name, one.folder) for one in report.partitions if one.status == "refused"}
+    return {
+        name: {
+            path: _with_known_version(data)
+            if path.endswith(".txnindex") and (name, path.partition("/")[0]) not in refused
+            else data
+            for path, data in tree.items()
+        }
+        for name, tree in before.items()
+    }
+
+
+def _with_known_version(data: bytes) -> bytes:
+    entries = view_transaction_index(data).copy()
+    entries["version"][entries["version"] >> 8 <= 0] = 0
+    return entries.tobytes() + data[entries.nbytes :]
 
 
 def _not_kept(before: Mapping[str, bytes], log_dir: Path) -> list[str]:

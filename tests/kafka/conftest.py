@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers import Oracle
 from tests.brokers.sample_brokers import copy_of, crash_broker
-from tests.logs.samples import Sample
+from tests.logs.edge_log import BASES, END, NOW_MS, PROPERTIES, Log, segment
+from tests.logs.samples import MARKER, Sample
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +23,18 @@ def crashed_copy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Pat
         return crash_broker(version, tmp_path_factory.mktemp("crashed") / version)
 
     return lambda version, root: copy_of(crashed(version), root)
+
+
+@pytest.fixture(scope="session")
+def pristine(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log dir that every case starts from, as Kafka left it."""
+    log_dir = tmp_path_factory.mktemp("pristine") / "d"
+    log = Log(log_dir)
+    log.folder.mkdir(parents=True)
+    for base in BASES:
+        log.file(base).write_bytes(segment(base))
+    (log.folder / "partition.metadata").write_text("version: 0\ntopic_id: XVrnN7gyS8qmRkfzoo9a4g")
+    assert oracle.load([log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    assert (log_dir / MARKER).exists()
+    assert log.file(END, ".snapshot").exists()
+    return log_dir

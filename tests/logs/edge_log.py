@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tests.logs import builders
+from tests.logs.samples import MARKER, Sample
 
 NOW_MS = builders.BASE_TIMESTAMP_MS + 3_600_000
 MAX_LONG = 2**63 - 1
@@ -81,4 +83,25 @@ def segment(base: int) -> bytes:
             builders.data_batch(base + 7, 2, **at),
             builders.data_batch(base + 9, 3, base_sequence=base // 2 + 3, **plain),
         ]
+    )
+
+
+def make_log(pristine: Path, log_dir: Path, state: str, *, recovery_point: int = END) -> Log:
+    """A copy of *pristine*. States: `U`, all is unflushed; `F`, the active segment alone is; `C`, it has its marker."""
+    log = Log(shutil.copytree(pristine, log_dir))
+    if state != "C":
+        (log.log_dir / MARKER).unlink()
+        log.recovery_point(0 if state == "U" else recovery_point)
+    return log
+
+
+def sample_of(log: Log, *, topic_configs: dict[str, dict[str, str]] | None = None) -> Sample:
+    """The log as a sample, with the settings that its broker had."""
+    return Sample(
+        name="edge",
+        root=log.log_dir.parent,
+        log_dirs=(log.log_dir,),
+        properties=PROPERTIES,
+        topic_configs=topic_configs or {},
+        now_ms=NOW_MS,
     )

@@ -151,6 +151,14 @@ def test_version_whose_high_byte_is_positive_kills_the_broker(version):
     assert caught.value.position == 34
 
 
+@pytest.mark.parametrize("version", [1, 255, 256, 32767, -1, -(2**15)])
+def test_where_the_low_byte_is_read_every_version_but_0_kills_the_broker(version):
+    data = transaction_index.encode_transaction_index(txn_entries([(0, 1, 0, 5, 6), (version, 1, 0, 7, 8)]))
+    with pytest.raises(UnsupportedVersionError, match=f"version {version} ") as caught:
+        transaction_index.check_transaction_index(data, 0, is_low_byte_read=True)
+    assert caught.value.position == 34
+
+
 def test_first_bad_entry_decides_what_happens():
     bad_then_fatal = txn_entries([(0, 1, 0, 5, 6), (256, 1, 0, 7, 8)])
     with pytest.raises(CorruptIndexError):

@@ -74,6 +74,15 @@ def test_bytes_behind_the_entries_count_for_the_crc_only():
         read_producer_snapshot(golden("few.snapshot") + b"more")
 
 
+def test_a_snapshot_of_more_entries_than_are_read_is_corrupt():
+    count = len(read_producer_snapshot(golden("few.snapshot")))
+    assert len(read_producer_snapshot(golden("few.snapshot"), most_entries=count)) == count
+    with pytest.raises(
+        CorruptSnapshotError, match=f"{count} entries announced, at most {count - 1} are read"
+    ):
+        read_producer_snapshot(golden("few.snapshot"), most_entries=count - 1)
+
+
 def test_other_crc_function_is_used():
     with pytest.raises(CorruptSnapshotError):
         read_producer_snapshot(golden("few.snapshot"), crc32c=lambda data: 0)

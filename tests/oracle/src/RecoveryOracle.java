@@ -26,10 +26,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
-import kafka.log.LogManager;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigResource;
-import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.metadata.ConfigRepository;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
@@ -44,10 +42,9 @@ import org.apache.logging.log4j.core.LoggerContext;
 import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.DefaultConfiguration;
 import org.apache.logging.log4j.core.config.Property;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The oracle: loads sets of log dirs with Kafka's own kafka.log.LogManager, as a broker does when it starts, and
+ * The oracle: loads sets of log dirs with Kafka's own LogManager (BrokerLogManager, by release), as a broker does when it starts, and
  * closes them cleanly, as a broker does when it is stopped. The tree it leaves is what the broker leaves.
  *
  * One JSON request per line on stdin, one JSON answer per line on stdout:
@@ -75,8 +72,9 @@ public final class RecoveryOracle {
         PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
         System.setOut(System.err);
         captureLog();
-        Exit.setHaltProcedure((status, message) -> { throw new BrokerHalted("halt(" + status + ")"); });
-        Exit.setExitProcedure((status, message) -> { throw new BrokerHalted("exit(" + status + ")"); });
+        BrokerLogManager.insteadOfHalt(
+            (status, message) -> { throw new BrokerHalted("halt(" + status + ")"); },
+            (status, message) -> { throw new BrokerHalted("exit(" + status + ")"); });
         RecoveryOracle oracle = new RecoveryOracle();
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -112,12 +110,11 @@ public final class RecoveryOracle {
         InlineScheduler scheduler = new InlineScheduler();
         BrokerTopicStats stats = new BrokerTopicStats(config.remoteLogManagerConfig().isRemoteStorageSystemEnabled());
         LogDirFailureChannel failures = new LogDirFailureChannel(logDirs.size());
-        LogManager manager = null;
+        BrokerLogManager manager = null;
         Throwable fatal = null;
         try {
-            manager = LogManager.apply(config, CollectionConverters.asScala(new ArrayList<String>()).toSeq(),
-                topicConfigs, scheduler, clock, stats, failures);
-            manager.startup(CollectionConverters.asScala(topicConfigs.topics()), log -> false);
+            manager = new BrokerLogManager(config, topicConfigs, scheduler, clock, stats, failures);
+            manager.startup(topicConfigs.topics());
             if (request.path("run_deletes").asBoolean(false))
                 runDeletes(manager, scheduler, clock);
             takeOffline(manager, logDirs, failures);
@@ -161,15 +158,15 @@ public final class RecoveryOracle {
     }
 
     /** What a broker does file.delete.delay.ms after the load: unlink .deleted files and -delete folders. */
-    private static void runDeletes(LogManager manager, InlineScheduler scheduler, StandingClock clock) {
-        long delayMs = manager.currentDefaultConfig().fileDeleteDelayMs + 1;
+    private static void runDeletes(BrokerLogManager manager, InlineScheduler scheduler, StandingClock clock) {
+        long delayMs = manager.fileDeleteDelayMs() + 1;
         clock.advance(delayMs);
         scheduler.runDelayed(Set.of("delete-file", "delete-producer-snapshot", "kafka-delete-logs"));
         clock.advance(-delayMs);
     }
 
     /** What ReplicaManager's LogDirFailureHandler does once it is started. */
-    private static void takeOffline(LogManager manager, List<String> logDirs, LogDirFailureChannel failures) {
+    private static void takeOffline(BrokerLogManager manager, List<String> logDirs, LogDirFailureChannel failures) {
         for (String dir : logDirs) {
             if (failures.hasOfflineLogDir(dir))
                 manager.handleLogDirFailure(dir);
@@ -195,25 +192,25 @@ public final class RecoveryOracle {
     }
 
     /** BrokerServer.shutdown swallows what LogManager.shutdown throws: the unlock of an offline dir always does. */
-    private static void shutDown(LogManager manager) {
+    private static void shutDown(BrokerLogManager manager) {
         try {
-            manager.shutdown(-1L);
+            manager.shutdown();
         } catch (Exception e) {
             LOG.note("swallowed at shutdown: " + describe(e));
         }
     }
 
-    private static void release(LogManager manager, boolean hasHalted) {
+    private static void release(BrokerLogManager manager, boolean hasHalted) {
         if (hasHalted) {
-            for (UnifiedLog log : CollectionConverters.asJava(manager.allLogs())) {
+            for (UnifiedLog log : manager.allLogs()) {
                 try {
-                    log.closeHandlers();
+                    BrokerLogManager.closeFiles(log);
                 } catch (Throwable ignored) {
                     // The broker is dead by now; all that matters is that its files are closed.
                 }
             }
         }
-        for (FileLock lock : CollectionConverters.asJava(manager.dirLocks())) {
+        for (FileLock lock : manager.dirLocks()) {
             try {
                 lock.destroy();
             } catch (Throwable ignored) {

@@ -293,7 +293,7 @@ def test_topic_config_option_that_is_refused(text, says):
 
 
 def test_all_topic_settings_are_known():
-    assert len(TOPIC_CONFIG_NAMES) == 34
+    assert len(TOPIC_CONFIG_NAMES) == 38
 
 
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-(2**31), 2**31 - 1))

@@ -18,7 +18,7 @@ from recovery.watch.events import PartitionFinished
 from tests.brokers import Oracle
 from tests.damage.edge_cases import NOW_MS, PROPERTIES, Log
 from tests.damage.unloadable import EPOCHS, LOG_STARTS, RECOVERY_POINTS, SAFE, UNSAFE, Damage
-from tests.kafka.test_edge_cases import make_log, sample_of
+from tests.logs.edge_log import make_log, sample_of
 from tests.logs.samples import MARKER, differences, tree_of
 from tests.recovery.engine.test_resume import killed_at_event
 from tests.recovery.load.test_preflight import pristine as pristine

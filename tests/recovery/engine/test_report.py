@@ -7,9 +7,11 @@ import json
 
 import pytest
 
+from recovery.broker.starting_release import StartingRelease
 from recovery.engine.outcomes import PartitionResult
 from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
 from recovery.load.model import Cut, Hole
+from recovery.load.release import Release
 from recovery.watch.phases import PhaseTime
 from tests.recovery.load.memory import task_of
 
@@ -60,7 +62,10 @@ def log_dir(*partitions: PartitionReport, path: str = "/d1", **fields: object) -
 
 def report(*log_dirs: LogDirReport, **fields: object) -> RecoveryReport:
     defaults = {"dry_run": False, "now_ms": 1_700_000_000_000, "duration_ms": 1500, "cpu_path": "portable"}
-    defaults |= {"kernel_origin": "cache"}
+    defaults |= {
+        "kernel_origin": "cache",
+        "release": StartingRelease(release=Release.KAFKA_4_3, origin="--release 4.3"),
+    }
     return RecoveryReport(**({"log_dirs": log_dirs} | defaults | fields))
 
 
@@ -117,6 +122,7 @@ TEXT = """\
 /d2: nothing to recover, nothing changed
 /d3: offline; what was not reached is as it was
   /d3: [Errno 5] Input/output error
+done for a broker of Kafka 4.3 (--release 4.3)
 took 1.5 s; of all threads: scan 2.9 s, write 0.1 s
 4 partitions: 1 truncated, 1 refused, 1 unchanged, 1 recovered
 734 bytes (5 batches) are cut off and kept in quarantine"""
@@ -179,6 +185,7 @@ def test_json() -> None:
     assert {key: value for key, value in document.items() if key != "logDirs"} == {
         "version": 1,
         "dryRun": False,
+        "release": {"name": "4.3", "origin": "--release 4.3"},
         "exitCode": 4,
         "nowMs": 1_700_000_000_000,
         "durationMs": 1500,

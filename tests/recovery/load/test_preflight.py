@@ -20,8 +20,8 @@ from recovery.read.partition_files import PartitionFiles
 from tests.brokers import Oracle
 from tests.damage.edge_cases import BASES, NOW_MS, PROPERTIES, Log, segment
 from tests.damage.unloadable import EPOCHS, LOG_STARTS, RECOVERY_POINTS, SAFE, UNSAFE, Damage, segment_file
-from tests.kafka.test_edge_cases import make_log, sample_of
 from tests.logs.builders import data_batch, marker_batch
+from tests.logs.edge_log import make_log, sample_of
 from tests.logs.samples import MARKER, differences, tree_of
 from tests.recovery.load import memory
 from tests.recovery.load.memory import MemorySource, task_of

@@ -10,6 +10,7 @@ from recovery.errors import PartitionRefusedError
 from recovery.load.fold import fold
 from recovery.load.limits import MAX_LOG_BYTES
 from recovery.load.model import FileStat
+from recovery.load.release import Release
 from segfmt.byte_layout import ABORTED_TXN_DTYPE, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.logs import builders
@@ -27,8 +28,8 @@ def snapshot(txn_first_offset: int) -> bytes:
     return encode_producer_snapshot(entries, crc32c=crc32c_of_bytes)
 
 
-def clean(files: dict[str, bytes]) -> Folded:
-    return Folded(files, had_clean_shutdown=True, recovery_point=30)
+def clean(files: dict[str, bytes], **fields: object) -> Folded:
+    return Folded(files, had_clean_shutdown=True, recovery_point=30, **fields)
 
 
 def recovered() -> dict[str, bytes]:
@@ -51,6 +52,8 @@ class TestOpenTransactions:
         folded = clean(files)
         assert folded.outcome.log_end_offset == 20
         assert folded.tree[name(10, ".index")] == folded.tree[name(20, ".index")] == b""
+        newer = clean(files, release=Release.KAFKA_4_4)
+        assert (newer.tree[name(10, ".index")], newer.tree[name(20, ".index")]) == (b"rest", b"")
 
 
 class TestFoldersWithLittle:

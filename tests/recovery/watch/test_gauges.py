@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.watch.events import LogDirFinished, LogDirHandedOver, LogDirOffline, Remark, RunFinished
+from recovery.watch.events import (
+    LogDirFinished,
+    LogDirHandedOver,
+    LogDirOffline,
+    Remark,
+    RunFinished,
+    RunStarted,
+)
 from recovery.watch.gauges import Gauges
 from tests.runs.event_streams import (
     START_MS,
@@ -101,6 +108,14 @@ class TestKafkaGauges:
 
     def test_a_dir_offline_from_the_start_shows_0(self):
         values = values_of(run_started(), LogDirOffline(log_dir=A, error="EIO", **at(0)))
+        assert (values.remaining_logs, values.remaining_segments) == (0, (0, 0))
+
+    def test_from_4_4_on_it_has_no_gauge_unless_it_was_listed(self):
+        offline = LogDirOffline(log_dir=A, error="EIO", **at(1))
+        values = values_of(run_started(release="4.4"), offline)
+        assert (values.remaining_logs, values.remaining_segments) == (None, ())
+        listed = [event for event in STARTED if not isinstance(event, RunStarted)]
+        values = values_of(run_started(release="4.4"), *listed, offline)
         assert (values.remaining_logs, values.remaining_segments) == (0, (0, 0))
 
     @pytest.mark.parametrize("exit_code", [0, 2, 4, 130])

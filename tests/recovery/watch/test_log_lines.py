@@ -61,6 +61,12 @@ class TestKafkasWords:
     def test_loading(self):
         assert text(run_started()) == "Loading logs from log dirs ArrayBuffer(/data/a, /data/b)"
 
+    def test_from_4_4_on_log_dirs_are_listed_as_java_does(self):
+        started = run_started(release="4.4")
+        assert text(started) == "Loading logs from log dirs [/data/a, /data/b]"
+        stream = [started, dir_started(), RunFinished(exit_code=0, **at(1.5))]
+        assert lines(*stream)[-1].text == "Loaded 2 logs in 1500ms (unclean log dirs = [/data/a])"
+
     def test_unclean_dir(self):
         expected = "Recovering 2 logs from /data/a since no clean shutdown file was found"
         assert text(dir_started()) == expected

@@ -33,7 +33,7 @@ from recovery.write.quarantine import Quarantine
 from recovery.write.space import SpaceLedger, need_of
 from recovery.write.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from tests.damage.edge_cases import BASES, Log, segment
-from tests.kafka.test_edge_cases import sample_of
+from tests.logs.edge_log import sample_of
 from tests.logs.samples import MARKER, unpack
 from tests.runs.driving import footprint, log_bytes, lost_batches, recover
 from tests.servers.machine import MOUNTS, needs

@@ -1,0 +1,106 @@
+"""Which release of Kafka will start on the log dirs.
+
+Nothing but the metadata log shows it. Each registration of a broker names the highest `metadata.version` that it knows,
+and so the release that ran last; the cluster's own level is a lower bound, for every broker has to know it. The next
+broker may be newer than both: `--release` comes first.
+
+Kafka: MetadataVersion, BrokerFeatures.defaultSupportedFeatures, RegisterBrokerRecord, FeatureLevelRecord.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.errors import UsageError
+from recovery.load.release import Release
+
+AUTO: Final = "auto"
+CHOICES: Final = (AUTO, Release.KAFKA_4_3.value, Release.KAFKA_4_4.value)
+_LEAST_VERSION = 7
+"""Of 3.3, the oldest that a 4.x broker knows. Kafka: MetadataVersion.MINIMUM_VERSION."""
+_MOST_VERSIONS: Final = {Release.KAFKA_4_3: 31, Release.KAFKA_4_4: 34}
+"""The highest that a broker of the release knows, unstable ones included."""
+_NEWEST = Release.KAFKA_4_4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartingRelease:
+    """A release, and how it is known.
+
+    Attributes:
+        origin: the option or the fact that says so, or why nothing does; for the report.
+        warning: what is doubtful about it, None for nothing.
+    """
+
+    release: Release = Release.UNKNOWN
+    origin: str = "no metadata log says which broker ran last"
+    warning: str | None = None
+
+    def to_json(self) -> dict[str, str]:
+        """Return the JSON form."""
+        return {"name": self.release.value, "origin": self.origin}
+
+    def __str__(self) -> str:
+        if self.release is Release.UNKNOWN:
+            return f"for a broker of any release, because {self.origin} (--release)"
+        return f"for a broker of Kafka {self.release.value} ({self.origin})"
+
+
+def starting_release(choice: str, metadata: ClusterMetadata | None, node_id: int | None) -> StartingRelease:
+    """Return which release will start.
+
+    Args:
+        choice: one of CHOICES.
+        metadata: None if there is no metadata log, or none that can be read.
+        node_id: the broker's, None if it is not known.
+
+    Raises:
+        UsageError: a broker of the chosen release does not start at the cluster's level of metadata.version.
+    """
+    level = None if metadata is None else metadata.metadata_version
+    if choice != AUTO:
+        release = Release(choice)
+        _refuse_level(release, level)
+        return StartingRelease(release=release, origin=f"--release {choice}")
+    if metadata is None:
+        return StartingRelease()
+    own = None if node_id is None else metadata.broker_versions.get(node_id)
+    known = own if level is None else level if own is None else max(own, level)
+    if own is not None and known == own:
+        return _by_version(own, f"broker {node_id} registered with metadata.version up to {own}")
+    if level is None:
+        return StartingRelease(origin=f"the metadata log has no registration of broker {_named(node_id)}")
+    if level > _MOST_VERSIONS[Release.KAFKA_4_3]:
+        return _by_version(level, f"the cluster's metadata.version is {level}")
+    return StartingRelease(
+        origin=f"the metadata log has no registration of broker {_named(node_id)}, and every release knows the "
+        f"cluster's metadata.version, {level}"
+    )
+
+
+def _by_version(version: int, origin: str) -> StartingRelease:
+    """Return the oldest release that knows a metadata.version, or the newest if none does."""
+    for release, most in _MOST_VERSIONS.items():
+        if version <= most:
+            return StartingRelease(release=release, origin=origin)
+    warning = (
+        f"{origin}, newer than Kafka {_NEWEST.value}, whose rules are the newest known here, and are used"
+    )
+    return StartingRelease(release=_NEWEST, origin=origin, warning=warning)
+
+
+def _refuse_level(release: Release, level: int | None) -> None:
+    if level is None or _LEAST_VERSION <= level <= _MOST_VERSIONS[release]:
+        return
+    fitting = [each.value for each, most in _MOST_VERSIONS.items() if _LEAST_VERSION <= level <= most]
+    remedy = f"--release {fitting[0]}" if fitting else f"--release {AUTO}"
+    raise UsageError(
+        f"--release {release.value}: the cluster's metadata.version is {level}, and a broker of this release knows "
+        f"{_LEAST_VERSION} to {_MOST_VERSIONS[release]}, so it does not start. Nothing was changed. Remedy: {remedy}"
+    )
+
+
+def _named(node_id: int | None) -> str:
+    return "?" if node_id is None else str(node_id)

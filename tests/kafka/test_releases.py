@@ -1,0 +1,149 @@
+"""The rules in which releases differ, each in all states, through the LogManager of each release and the recovery."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from native.crc32c import crc32c_of_bytes
+from recovery.engine.report import RecoveryReport
+from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
+from segfmt.producer_snapshot import MOST_ENTRIES, encode_producer_snapshot
+from tests.brokers import Oracle
+from tests.damage.judgement import IDENTICAL, REFUSED, REWRITTEN, Judge
+from tests.logs.edge_log import BASES, END, NOW_MS, PROPERTIES, Log, make_log, sample_of
+from tests.logs.samples import MARKER, differences, tree_of
+from tests.runs.driving import recover
+
+pytestmark = pytest.mark.java
+
+STATES = "CFU"
+HALTING_BOTH = (0x0100, 0x0101, 0x7FFF)
+HALTING_LATER = (0x0001, 0x00FF, 0x8000, 0xFF00, 0xFFFF)
+
+
+def judged(oracle: Oracle, log: Log, work: Path) -> str:
+    judgement = Judge(oracle, sample_of(log)).compare([log.log_dir], work)
+    assert judgement.verdict != "unexplained", "\n".join(judgement.details)
+    return judgement.verdict
+
+
+def with_version(log: Log, version: int) -> None:
+    entry = struct.pack(">Hqqqq", version, 200, 15, 18, 19)
+    log.file(12, ".txnindex").write_bytes(entry)
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("lost", ["newest", "all"])
+@pytest.mark.parametrize("rest", [1, 7])
+def test_the_rest_of_an_index(
+    rest: int, lost: str, state: str, pristine: Path, each_oracle: Oracle, ram_path: Path
+) -> None:
+    log = make_log(pristine, ram_path / "d", state)
+    for base in BASES:
+        index = log.file(base, ".index")
+        index.write_bytes(index.read_bytes() + bytes(rest))
+    for snapshot in log.folder.glob("*.snapshot"):
+        if lost == "all" or int(snapshot.stem) > BASES[1]:
+            snapshot.unlink()
+    assert judged(each_oracle, log, ram_path) == IDENTICAL
+
+
+def test_up_to_4_3_a_rest_is_cut_wherever_the_index_was_opened(pristine: Path, ram_path: Path) -> None:
+    left = {}
+    for release in ("4.3", "4.4", "auto"):
+        log = make_log(pristine, ram_path / release / "d", "F")
+        index = log.file(12, ".index")
+        index.write_bytes(index.read_bytes() + b"rest")
+        for base in (24, END):
+            log.file(base, ".snapshot").unlink()
+        assert recover(sample_of(log), release=release).exit_code == 0
+        left[release] = index.read_bytes()[-4:] == b"rest"
+    assert left == {"4.3": False, "4.4": True, "auto": False}
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("version", [*HALTING_BOTH, *HALTING_LATER])
+def test_the_version_of_a_transaction_index(
+    version: int, state: str, pristine: Path, each_oracle: Oracle, ram_path: Path
+) -> None:
+    log = make_log(pristine, ram_path / "d", state)
+    with_version(log, version)
+    later = REWRITTEN if state == "U" else REFUSED
+    expected = REFUSED if version in HALTING_BOTH else {"4.3": IDENTICAL, "4.4": later}[each_oracle.release]
+    assert judged(each_oracle, log, ram_path) == expected
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_no_marker_lies_over_a_transaction_index_that_may_stop_the_broker(
+    state: str, pristine: Path, newest_oracle: Oracle, ram_path: Path
+) -> None:
+    log = make_log(pristine, ram_path / "d", state)
+    with_version(log, 1)
+    before = tree_of(log.folder)
+    report = recover(sample_of(log), release="auto")
+    if state == "U":
+        assert (report.exit_code, (log.log_dir / MARKER).exists()) == (0, True)
+    else:
+        (refused,) = report.partitions
+        assert (refused.status, report.exit_code, log.file(12, ".txnindex").name in refused.reasons[0]) == (
+            "refused",
+            4,
+            True,
+        )
+        assert differences(before, tree_of(log.folder)) == []
+        assert (log.log_dir / MARKER).exists() is (state == "C")  # it was there, and nothing was changed
+        assert recover(sample_of(log), release="auto", repair=True).exit_code == 0
+    assert_starts_with_the_same_aborts(log, pristine, newest_oracle)
+
+
+@pytest.mark.parametrize("state", "CF")
+def test_a_release_that_does_not_look_warns_of_the_next(state: str, pristine: Path, ram_path: Path) -> None:
+    log = make_log(pristine, ram_path / "d", state)
+    with_version(log, 1)
+    report = recover(sample_of(log), release="4.3")
+    assert report.exit_code == 0
+    (warning,) = warnings_of(report)
+    assert "version 1 of an aborted transaction" in warning
+    assert (
+        "stops a broker of 4.4 or later. Remedy: before an upgrade, recover with --release 4.4 --repair"
+        in warning
+    )
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_snapshot_of_many_producers(
+    state: str, pristine: Path, each_oracle: Oracle, ram_path: Path
+) -> None:
+    """A million is read by all, one more by 4.3 alone."""
+    for count in (MOST_ENTRIES, MOST_ENTRIES + 1):
+        log = make_log(pristine, ram_path / str(count) / "d", state)
+        entries = np.zeros(count, PRODUCER_ENTRY_DTYPE)
+        entries["producer_id"] = np.arange(count) + 1000
+        entries["last_sequence"] = entries["last_offset"] = -1
+        entries["timestamp_ms"] = NOW_MS
+        entries["current_txn_first_offset"] = -1
+        data = encode_producer_snapshot(entries, crc32c=crc32c_of_bytes)
+        for snapshot in log.folder.glob("*.snapshot"):
+            snapshot.write_bytes(data)
+        theirs = Path(shutil.copytree(log.log_dir, ram_path / f"broker-{count}" / "d"))
+        assert each_oracle.load([theirs], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+        report = recover(sample_of(log), release=each_oracle.release)
+        assert report.exit_code == 0
+        assert differences(tree_of(theirs), tree_of(log.log_dir)) == []
+        is_long = any(f"a snapshot of more than {MOST_ENTRIES}" in text for text in warnings_of(report))
+        assert is_long is (log.file(END, ".snapshot").stat().st_size > 46 * MOST_ENTRIES + 10)
+
+
+def warnings_of(report: RecoveryReport) -> list[str]:
+    return [warning for partition in report.partitions for warning in partition.warnings]
+
+
+def assert_starts_with_the_same_aborts(log: Log, pristine: Path, oracle: Oracle) -> None:
+    assert oracle.load([log.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    name = log.file(12, ".txnindex").name
+    assert log.file(12, ".txnindex").read_bytes() == (pristine / "t-0" / name).read_bytes()
