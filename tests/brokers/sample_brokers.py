@@ -16,7 +16,7 @@ from tests.brokers.jars import KAFKA_VERSION, compiled
 from tests.logs.samples import SAMPLE_DIR, Sample, read_properties
 
 CLUSTER_ID = "c2FtcGxlLWxvZ3MtMDAwMQ"
-OTHER_VERSIONS = ("4.0.1", "3.9.1")
+OTHER_VERSIONS = ("4.4.0", "4.0.1", "3.9.1")
 
 
 def start_writer(broker: Broker, life: str) -> subprocess.Popen[str]:

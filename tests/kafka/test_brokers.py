@@ -1,4 +1,4 @@
-"""Whole brokers can be made, crashed, restarted and asked: 4.3.1, and older ones for hand-offs."""
+"""Whole brokers can be made, crashed, restarted and asked: 4.3.1, and others for hand-offs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.java, pytest.mark.broker]
 
 
 @pytest.mark.parametrize("version", OTHER_VERSIONS)
-def test_an_older_broker_recovers_what_it_was_killed_over(
+def test_another_broker_recovers_what_it_was_killed_over(
     version: str, crashed_copy: Callable[[str, Path], Sample], tmp_path: Path
 ) -> None:
     sample = crashed_copy(version, tmp_path / "crashed")

@@ -74,7 +74,7 @@ def start_both(ours: Broker, theirs: Broker) -> list[Start]:
 def hand_over(ours: Sample, theirs: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> HandedOver:
     """Recover *ours* from the command line, then start a broker on either.
 
-    For an older broker quarantine is moved into the log dirs, where it lies if they are mount points.
+    For a broker of another version quarantine is moved into the log dirs, where it lies if they are mount points.
     """
     done = recover(ours)
     assert done.exit_code == 0, done.stderr
@@ -116,7 +116,7 @@ def handed_over(
 
 
 @pytest.fixture(scope="module", params=OTHER_VERSIONS)
-def handed_over_to_older(
+def handed_over_to_another(
     request: pytest.FixtureRequest,
     crashed_copy: Callable[[str, Path], Sample],
     tmp_path_factory: pytest.TempPathFactory,
@@ -170,18 +170,23 @@ class TestSamples:
         assert handed_over.dumped == ()
 
 
-class TestOlderBrokers:
-    """A 4.0 and a 3.9 broker on what is left of their own crashed dirs."""
+class TestOtherVersions:
+    """A 4.4, a 4.0 and a 3.9 broker on what is left of their own crashed dirs."""
 
-    def test_the_broker_has_nothing_left_to_recover(self, handed_over_to_older: HandedOver) -> None:
-        assert handed_over_to_older.theirs.recovered != []
-        assert_nothing_to_recover(handed_over_to_older)
+    def test_its_release_is_known_by_what_it_has_registered(self, handed_over_to_another: HandedOver) -> None:
+        release = handed_over_to_another.report["release"]
+        is_newer = "Kafka version: 4.4.0" in handed_over_to_another.theirs.log
+        assert (release["name"], release["origin"][:8]) == ("4.4" if is_newer else "4.3", "broker 1")
+
+    def test_the_broker_has_nothing_left_to_recover(self, handed_over_to_another: HandedOver) -> None:
+        assert handed_over_to_another.theirs.recovered != []
+        assert_nothing_to_recover(handed_over_to_another)
 
     def test_a_consumer_reads_what_it_reads_after_the_brokers_own_recovery(
-        self, handed_over_to_older: HandedOver
+        self, handed_over_to_another: HandedOver
     ) -> None:
-        assert_every_record_is_read(handed_over_to_older)
-        assert handed_over_to_older.dumped == ()
+        assert_every_record_is_read(handed_over_to_another)
+        assert handed_over_to_another.dumped == ()
 
 
 @pytest.fixture(scope="module")
