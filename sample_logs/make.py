@@ -22,11 +22,20 @@ SAMPLE_DIR = Path(__file__).parent
 sys.path.insert(0, str(SAMPLE_DIR.parent))
 
 from tests.brokers.broker import Broker, topic_configs_of  # noqa: E402
+from tests.brokers.jars import KAFKA_VERSION, RELEASES  # noqa: E402
 from tests.brokers.sample_brokers import start_writer  # noqa: E402
 from tests.brokers.tiered_broker import make_tiered  # noqa: E402
-from tests.logs.samples import SAMPLE_NAMES, TIERED_NAME, read_properties, sha256_of, unpack  # noqa: E402
+from tests.logs.samples import (  # noqa: E402
+    AIVEN_NAME,
+    NEWEST_NAME,
+    SAMPLE_NAMES,
+    TIERED_NAME,
+    read_properties,
+    sha256_of,
+    unpack,
+)
 
-ALL_NAMES = (*SAMPLE_NAMES, TIERED_NAME)
+ALL_NAMES = (*SAMPLE_NAMES, NEWEST_NAME, TIERED_NAME)
 TIERED_SIZE = 5  # segments that each life of the broker adds to a partition
 RECOVERY_DELAY_MS = 60_000  # now_ms of a sample: this long after its broker ended
 CLUSTER_ID = "c2FtcGxlLWxvZ3MtMDAwMQ"
@@ -88,6 +97,8 @@ def main() -> None:
                 _make_crashed(root)
             elif name == "crashed-v0-v1":
                 _make_crashed_v0_v1(root, arguments.old_log_dir)
+            elif name == NEWEST_NAME:
+                _make_crashed_newest(root)
             elif name == TIERED_NAME:
                 make_tiered(root, size=TIERED_SIZE)
             else:
@@ -111,6 +122,15 @@ def _make_crashed(root: Path) -> None:
                 time.sleep(3)  # for the log cleaner
                 broker.stop()
             writer.communicate()
+
+
+def _make_crashed_newest(root: Path) -> None:
+    properties = COMMON_PROPERTIES.format(index_bytes=65536)
+    with _new_broker(root, properties, version=[*RELEASES.values()][-1]) as broker:
+        broker.start()
+        writer = start_writer(broker, "any-version")
+        broker.kill()
+        writer.communicate()
 
 
 def _make_crashed_v0_v1(root: Path, old_log_dir: Path | None) -> None:
@@ -140,11 +160,13 @@ def _make_clean(root: Path, *, life: str) -> None:
         broker.stop()
 
 
-def _new_broker(root: Path, properties: str) -> Broker:
+def _new_broker(root: Path, properties: str, *, version: str = KAFKA_VERSION) -> Broker:
     root.mkdir()
     (root / "server.properties").write_text(properties)
     ready = read_properties(properties.replace("@ROOT@", str(root)))
-    broker = Broker([root / "d1", root / "d2"], work_dir=root.parent / "work", properties=ready)
+    broker = Broker(
+        [root / "d1", root / "d2"], work_dir=root.parent / "work", properties=ready, version=version
+    )
     broker.format(CLUSTER_ID)
     return broker
 
@@ -192,9 +214,11 @@ def _update_readme() -> None:
     readme = SAMPLE_DIR / "README.md"
     text = readme.read_text()
     checksums = []
-    for name in ALL_NAMES:
+    for name in (*ALL_NAMES, AIVEN_NAME):
         archive = SAMPLE_DIR / f"{name}.tar.xz"
         checksums.append(f"{sha256_of(archive)}  {archive.name}")
+        if name == AIVEN_NAME:
+            continue
         with tempfile.TemporaryDirectory() as scratch:
             now_ms = unpack(name, Path(scratch)).now_ms
         text = re.sub(rf"(\| `{re.escape(archive.name)}` \|.*\| )\S+( \|)", rf"\g<1>{now_ms}\g<2>", text)

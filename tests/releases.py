@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,6 +89,7 @@ def changed_classes(older: str, newer: str) -> dict[str, str]:
     """How the classes that the rules name differ between two versions, by simple name; without those that do not."""
     names = sorted(set(_NAMED.findall(RULES.read_text(encoding="utf-8"))))
     found = [_classes(version, names) for version in (older, newer)]
+    codes = [_disassembled(version, places) for version, places in zip((older, newer), found, strict=True)]
     changed = {}
     for name in names:
         places = [each.get(name) for each in found]
@@ -97,11 +98,8 @@ def changed_classes(older: str, newer: str) -> dict[str, str]:
         if None in places:
             changed[name] = f"only in {older if places[1] is None else newer}"
             continue
-        codes = [
-            _disassembled(version, str(place)) for version, place in zip((older, newer), places, strict=True)
-        ]
         is_moved = places[0] != places[1]
-        if codes[0] != codes[1]:
+        if codes[0][name] != codes[1][name]:
             changed[name] = "changed, and moved" if is_moved else "changed"
         elif is_moved:
             changed[name] = f"moved from {places[0]} to {places[1]}"
@@ -119,11 +117,15 @@ def _classes(version: str, names: list[str]) -> dict[str, str]:
     return found
 
 
-def _disassembled(version: str, name: str) -> list[str]:
-    command = ["javap", "-p", "-c", "-cp", f"{kafka_jars(version)}/*", name]
+def _disassembled(version: str, places: Mapping[str, str]) -> dict[str, list[str]]:
+    """The members and code of classes by simple name, without numbers of constants and names of packages."""
+    command = ["javap", "-p", "-c", "-cp", f"{kafka_jars(version)}/*", *places.values()]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    lines = (_PACKAGES.sub("", _CONSTANT.sub("#", line)).strip() for line in shown.splitlines())
-    return [line for line in lines if not line.startswith("Compiled from")]
+    classes = re.split(r"^Compiled from .*\n", shown, flags=re.MULTILINE)[1:]
+    return {
+        name: [_PACKAGES.sub("", _CONSTANT.sub("#", line)).strip() for line in code.splitlines()]
+        for name, code in zip(places, classes, strict=True)
+    }
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import recovery
 from native.crc32c import crc32c_of_bytes
 from recovery.engine.report import RecoveryReport
 from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
@@ -16,7 +17,7 @@ from segfmt.producer_snapshot import MOST_ENTRIES, encode_producer_snapshot
 from tests.brokers import Oracle
 from tests.damage.judgement import IDENTICAL, REFUSED, REWRITTEN, Judge
 from tests.logs.edge_log import BASES, END, NOW_MS, PROPERTIES, Log, make_log, sample_of
-from tests.logs.samples import MARKER, differences, tree_of
+from tests.logs.samples import MARKER, NEWEST_NAME, differences, tree_of, unpack
 from tests.runs.driving import recover
 
 pytestmark = pytest.mark.java
@@ -137,6 +138,27 @@ def test_a_snapshot_of_many_producers(
         assert differences(tree_of(theirs), tree_of(log.log_dir)) == []
         is_long = any(f"a snapshot of more than {MOST_ENTRIES}" in text for text in warnings_of(report))
         assert is_long is (log.file(END, ".snapshot").stat().st_size > 46 * MOST_ENTRIES + 10)
+
+
+def test_a_sample_of_the_newest_release_is_left_as_its_broker_leaves_it(
+    newest_oracle: Oracle, ram_path: Path
+) -> None:
+    ours, theirs = (unpack(NEWEST_NAME, ram_path / who) for who in ("ours", "theirs"))
+    broker = {"properties": theirs.properties, "topic_configs": theirs.topic_configs}
+    assert newest_oracle.load(theirs.log_dirs, now_ms=theirs.now_ms, **broker).outcome == "loaded"
+    report = recovery.recover(None, config=ours.properties, now_ms=ours.now_ms)
+    assert (report.exit_code, report.release.release.value) == (0, "4.4")
+    assert report.release.origin == "broker 1 registered with metadata.version up to 33"
+    for log_dirs in zip(theirs.log_dirs, ours.log_dirs, strict=True):
+        left, found = (
+            {
+                path: data
+                for path, data in tree_of(log_dir).items()
+                if not path.startswith("__cluster_metadata")
+            }
+            for log_dir in log_dirs
+        )
+        assert differences(left, found) == []
 
 
 def warnings_of(report: RecoveryReport) -> list[str]:

@@ -21,6 +21,7 @@ from tests import ROOT
 
 SAMPLE_DIR = ROOT / "sample_logs"
 SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact", "stopped")
+NEWEST_NAME = "crashed-4.4"  # of a broker of the newest release
 AIVEN_NAME = "aiven"  # storage roots of the Aiven plugin, no log dirs
 TIERED_NAME = (
     "tiered"  # an archive, and the log dirs of the broker that made it (tests/brokers/tiered_broker.py)
@@ -51,7 +52,7 @@ class Sample:
 
 
 def unpack(name: str, into: Path) -> Sample:
-    """Unpack sample *name* (of SAMPLE_NAMES, or TIERED_NAME) below *into*, files with holes where they had holes."""
+    """Unpack sample *name* (of SAMPLE_NAMES, NEWEST_NAME, TIERED_NAME) below *into*, holes in files included."""
     _extract(name, into)
     root = into / name
     facts = json.loads((root / "sample.json").read_text())
@@ -246,7 +247,7 @@ def _how(expected: bytes, actual: bytes) -> str:
 def main() -> None:
     """`python -m tests.logs.samples NAME DIR`: unpack a sample below DIR, print where its server.properties is."""
     parser = argparse.ArgumentParser(prog="python -m tests.logs.samples", description=main.__doc__)
-    parser.add_argument("name", choices=(*SAMPLE_NAMES, TIERED_NAME))
+    parser.add_argument("name", choices=(*SAMPLE_NAMES, NEWEST_NAME, TIERED_NAME))
     parser.add_argument("into", type=Path)
     arguments = parser.parse_args()
     print(unpack(arguments.name, arguments.into).config)

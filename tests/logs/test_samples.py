@@ -15,6 +15,7 @@ import pytest
 
 from tests.logs.samples import (
     MARKER,
+    NEWEST_NAME,
     SAMPLE_DIR,
     SAMPLE_NAMES,
     TIERED_NAME,
@@ -79,7 +80,7 @@ def checkpoint(sample: Sample, name: str) -> dict[str, int]:
     return {"-".join(line.split()[:2]): int(line.split()[2]) for line in lines}
 
 
-@pytest.mark.parametrize("name", [*SAMPLE_NAMES, TIERED_NAME])
+@pytest.mark.parametrize("name", [*SAMPLE_NAMES, NEWEST_NAME, TIERED_NAME])
 def test_the_readme_names_the_archives_and_their_clocks(name: str, tmp_path: Path) -> None:
     readme = (SAMPLE_DIR / "README.md").read_text()
     archive = SAMPLE_DIR / f"{name}.tar.xz"
