@@ -33,7 +33,7 @@ from segfmt.filenames import (
     snapshot_name,
 )
 from segfmt.partition_metadata import read_partition_metadata
-from segfmt.producer_snapshot import read_producer_snapshot
+from segfmt.producer_snapshot import MOST_ENTRIES, read_producer_snapshot
 
 MOST_SMALL_FILE_BYTES = 32 << 20
 
@@ -228,10 +228,13 @@ class _FolderReader:
         if data is None:
             return
         try:
-            read_producer_snapshot(data, crc32c=crc32c_of_bytes)
+            count = len(read_producer_snapshot(data, crc32c=crc32c_of_bytes))
         except FormatError as error:
             self._find(name, "snapshot", str(error), error.position)
             return
+        if count > MOST_ENTRIES:
+            detail = f"{count} producers; a broker of 4.4 or later discards it at its start, and reads the log instead"
+            self._find(name, "snapshot", detail, severity="note")
         if name == snapshot_name(offset):
             self._files.snapshots[offset] = data
 

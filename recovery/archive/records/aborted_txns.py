@@ -127,7 +127,7 @@ def collect_aborted(
             continue
         if len(data) % ENTRY_BYTES:
             raise FormatError(f"{len(data)} bytes are not a multiple of {ENTRY_BYTES}", position=len(data))
-        check_transaction_index(data, base_offset)
+        check_transaction_index(data, base_offset, is_low_byte_read=True)
         entries = view_transaction_index(data)
         is_last = np.zeros(len(entries), np.bool_)
         is_within = entries["last_offset"] >= start_offset

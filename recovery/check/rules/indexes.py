@@ -438,8 +438,9 @@ def check_transaction_index(
 def _malformed_text(entry: np.void, *, base_offset: int, last_offset_before: int) -> str | None:
     """Return why no broker writes an entry, whatever its log holds; None if one may."""
     first, last = int(entry["first_offset"]), int(entry["last_offset"])
-    if int(entry["version"]) != 0:
-        return f"version {entry['version']}"
+    version = int(entry["version"])
+    if version != 0:
+        return f"version {version}, which stops {'every broker' if version >> 8 > 0 else 'a broker of 4.4 or later'}"
     if last < base_offset:
         return f"last offset {last} is before the segment"
     if last <= last_offset_before:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import recovery.check.segment_files
+from recovery.check import folder_files
 from recovery.check.api import verify
 from recovery.check.finding import REMEDIES
 from recovery.check.options import VerifyOptions
@@ -221,6 +222,18 @@ class TestRules:
         path.write_bytes(encode_producer_snapshot(entries))
         found = damage_of(verified(sample, [damaged.log_dir]))
         assert [(one.file, one.rule) for one in found] == [(path.name, "snapshot-content")]
+
+    def test_a_snapshot_that_later_releases_discard_is_a_note(
+        self, victim: tuple[Sample, Victim], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sample, damaged = victim
+        count = max(
+            len(read_producer_snapshot(path.read_bytes())) for path in damaged.folder.glob("*.snapshot")
+        )
+        monkeypatch.setattr(folder_files, "MOST_ENTRIES", count - 1)
+        report = verified(sample, [damaged.log_dir])
+        notes = [one.detail for file in report.files for one in file.findings if one.rule == "snapshot"]
+        assert (report.exit_code, notes[0].partition(";")[0]) == (0, f"{count} producers")
 
     def test_gaps_are_damage_only_where_nothing_is_compacted(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
