@@ -162,6 +162,15 @@ class _Listing:
         self._empty: set[str] = set()
         self._absent: set[str] = set()
 
+    def _folder_names(self) -> list[str]:
+        with os.scandir(self._log_dir) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if is_of_type(entry, os.DirEntry.is_dir)
+                and entry.name not in self._without | {CLEAN_SHUTDOWN_FILE}
+            )
+
     def take(
         self,
         settings_of: Callable[[str], LogSettings],
@@ -171,13 +180,7 @@ class _Listing:
         *,
         ignores_marker: bool,
     ) -> LogDirInventory:
-        with os.scandir(self._log_dir) as entries:
-            names = sorted(
-                entry.name
-                for entry in entries
-                if is_of_type(entry, os.DirEntry.is_dir)
-                and entry.name not in self._without | {CLEAN_SHUTDOWN_FILE}
-            )
+        names = self._folder_names()
         had_clean_shutdown = self._has_marker() and not ignores_marker
         self._problems += mount_problems(self._log_dir)
         if not os.access(self._log_dir, os.W_OK):

@@ -112,7 +112,11 @@ class Judge:
         problems += _wrong_accounts(self._sample, before, after, report)
         readable = before if outcome.outcome == "loaded" else _with_known_versions(before, report)
         if readable != before:
-            outcome, broker_trees = self.load(readable, work / "readable")
+            without = self.load(readable, work / "readable")
+            if without[0].outcome == "loaded":
+                outcome, broker_trees = without
+            else:
+                readable = before
         case = _Case(self, readable, broker_trees, after, outcome, report, work)
         problems += [*_bad_refusals(report), *case.differences()]
         kinds = [*case.kinds(), *([REWRITTEN] if readable != before else [])]

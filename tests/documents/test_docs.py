@@ -20,7 +20,7 @@ from recovery.plan.manifest import read_lines, read_manifest
 from recovery.version import VERSION
 from tests import ROOT
 from tests.damage.edge_cases import CASES
-from tests.damage.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, WAITING
+from tests.damage.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, REWRITTEN, WAITING
 from tests.documents.texts import (
     DOCUMENTS,
     FENCE,
@@ -48,6 +48,7 @@ _VERDICTS = {
     "refused": REFUSED,
     "tail only": OUT_OF_ORDER,
     "left alone": WAITING,
+    "rewritten": REWRITTEN,
 }
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
@@ -261,7 +262,7 @@ class TestEdgeCases:
     def test_outcomes_here_are_those_that_are_tested(self) -> None:
         tested: dict[int, set[str]] = {}
         for case in CASES:
-            tested.setdefault(case.row, set()).add(case.verdict)
+            tested.setdefault(case.row, set()).update(case.verdicts.values())
         for number, cells in self.rows().items():
             here = cells[-2]
             if number in tested:

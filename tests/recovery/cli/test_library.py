@@ -32,6 +32,7 @@ def test_the_options_are_the_documented_ones() -> None:
         "config_notes": (),
         "is_config_complete": None,
         "topic_configs": None,
+        "release": "auto",
         "now_ms": None,
         "dry_run": False,
         "handoff": "clean-shutdown",
