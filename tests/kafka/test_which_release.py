@@ -5,12 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from native.crc32c import crc32c_of_bytes
+from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
+from segfmt.producer_snapshot import MOST_ENTRIES, encode_producer_snapshot
 from tests.brokers import KAFKA_VERSION, RELEASES
-from tests.brokers.sample_brokers import broker_of
-from tests.logs.samples import Sample
+from tests.brokers.broker import BrokerError
+from tests.brokers.sample_brokers import broker_of, copy_of
+from tests.logs.samples import NEWEST_NAME, Sample, unpack
 from tests.runs.command import Done, recover
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -47,6 +53,43 @@ def test_an_upgrade_and_a_downgrade_are_followed(
     assert recover(sample, "--release", "4.3").exit_code == 0
     assert "Skipping recovery of" in lived(sample, tmp_path / "downgraded", KAFKA_VERSION, is_killed=False)
     assert found(sample).report["release"]["name"] == "4.3"
+
+
+def test_a_broker_starts_on_what_is_left_of_the_damage_of_each_rule(tmp_path: Path) -> None:
+    ours = unpack(NEWEST_NAME, tmp_path / "ours")
+    assert recover(ours).exit_code == 0
+    with broker_of(copy_of(ours, tmp_path / "sound"), tmp_path / "sound-work", NEWER_VERSION) as broker:
+        broker.start()
+        sound = broker.read_all()
+    index = next(ours.root.glob("d?/codec-lz4-0/00000000000000000000.index"))
+    index.write_bytes(index.read_bytes() + b"rest")
+    for snapshot in index.parent.glob("*.snapshot"):
+        snapshot.unlink()
+    entries = np.zeros(MOST_ENTRIES + 1, PRODUCER_ENTRY_DTYPE)
+    entries["producer_id"] = np.arange(len(entries))
+    entries["current_txn_first_offset"] = -1
+    last = max(ours.root.glob("d?/many-producers-0/*.snapshot"))
+    last.write_bytes(encode_producer_snapshot(entries, crc32c=crc32c_of_bytes))
+    aborts = next(ours.root.glob("d?/transactions-1/00000000000000000000.txnindex"))
+    aborts.write_bytes(b"\x00\x01" + aborts.read_bytes()[2:])
+    halted = copy_of(ours, tmp_path / "halted")
+    with (
+        broker_of(halted, tmp_path / "halted-work", NEWER_VERSION) as broker,
+        pytest.raises(BrokerError, match="Unexpected aborted transaction version 1"),
+    ):
+        broker.start()
+    done = recover(ours)
+    refused = [one["partition"] for one in partitions_of(done) if one["status"] == "refused"]
+    assert (done.exit_code, refused) == (4, ["transactions-1"])
+    assert recover(ours, "--repair").exit_code == 0
+    with broker_of(ours, tmp_path / "work", NEWER_VERSION) as broker:
+        broker.start()
+        assert broker.log.count("Skipping recovery of") == len(ours.log_dirs)
+        assert broker.read_all() == sound
+
+
+def partitions_of(done: Done) -> list[dict[str, Any]]:
+    return [one for log_dir in done.report["logDirs"] for one in log_dir["partitions"]]
 
 
 def test_without_the_log_of_a_controller_nothing_is_known(
