@@ -112,11 +112,7 @@ class Judge:
         problems += _wrong_accounts(self._sample, before, after, report)
         readable = before if outcome.outcome == "loaded" else _with_known_versions(before, report)
         if readable != before:
-            without = self.load(readable, work / "readable")
-            if without[0].outcome == "loaded":
-                outcome, broker_trees = without
-            else:
-                readable = before
+            outcome, broker_trees = self.load(readable, work / "readable")
         case = _Case(self, readable, broker_trees, after, outcome, report, work)
         problems += [*_bad_refusals(report), *case.differences()]
         kinds = [*case.kinds(), *([REWRITTEN] if readable != before else [])]
@@ -383,13 +379,16 @@ def promises(report: RecoveryReport) -> list[object]:
 def _with_known_versions(before: Trees, report: RecoveryReport) -> Trees:
     """The trees with version 0 where a transaction index has one that stops a broker only from 4.4 on.
 
-    What was refused stays as it is.
+    What was refused stays as it is, and so does a log dir that is offline.
     """
+    offline = {Path(one.log_dir).name for one in report.log_dirs if one.status == "offline"}
     refused = {(Path(one.log_dir).name, one.folder) for one in report.partitions if one.status == "refused"}
     return {
         name: {
             path: _with_known_version(data)
-            if path.endswith(".txnindex") and (name, path.partition("/")[0]) not in refused
+            if path.endswith(".txnindex")
+            and name not in offline
+            and (name, path.partition("/")[0]) not in refused
             else data
             for path, data in tree.items()
         }
