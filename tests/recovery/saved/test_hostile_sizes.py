@@ -75,7 +75,8 @@ def tree_of(folder: str) -> PartitionTree:
 def transaction_index(path: str) -> str:
     folder, file = os.path.split(path)
     segment = Segment(base_offset=int(file.partition(".")[0]), opened_indexes=set())
-    return str(txn_index_problem(tree_of(folder), segment) is not None)
+    problem = txn_index_problem(tree_of(folder), segment, is_low_byte_read=True)
+    return str(problem is not None)
 
 
 def active_segment(path: str) -> str:
