@@ -196,7 +196,8 @@ class _SegmentRows:
             codes, reasons = self._faults.judge(window.rows, window.is_valid)
         is_aborted, transactions = np.zeros(len(window.rows), np.bool_), self._view.transactions
         if transactions is not None and are_transactional(window.rows).any():
-            is_aborted = transactions.aborted().are_in(window.rows)
+            # Where a batch is that is not to be trusted, and so which transaction it is of, is not known.
+            is_aborted = transactions.aborted().are_in(window.rows) & (codes == 0)
             self._check_transactions(transactions, window, codes == 0)
         return BatchHeads(window.rows, window.is_valid, is_aborted, codes, reasons)
 
