@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -112,10 +113,14 @@ class LocalStore:
         return True
 
     def replace(self, key: str, data: bytes | Iterable[bytes]) -> None:
-        """Write a file, replacing what is there."""
+        """Write a file, replacing what is there; it keeps owner and mode, a new one gets its folder's owner.
+
+        A user who may not give files away becomes their owner.
+        """
         path = self._path(key)
         temporary = self._write_temporary(path, data)
         try:
+            _take_rights(temporary, path)
             os.rename(temporary, path)
         except OSError:
             os.unlink(temporary)
@@ -170,3 +175,14 @@ def _sync_folder(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _take_rights(temporary: str, path: str) -> None:
+    """Give *temporary* the owner and mode of *path*; if that is new, the owner of its folder."""
+    try:
+        status = os.stat(path)
+        os.chmod(temporary, stat.S_IMODE(status.st_mode))
+    except FileNotFoundError:
+        status = os.stat(os.path.dirname(path))
+    with suppress(PermissionError):
+        os.chown(temporary, status.st_uid, status.st_gid)
