@@ -20,6 +20,7 @@ from recovery.archive.records.stable_offset import OpenTransactions, sound_batch
 from recovery.archive.remote.lineage import (
     OffsetRange,
     consecutive,
+    cut_by,
     derive_epochs,
     merge_ranges,
     trace_lineage,
@@ -32,6 +33,7 @@ from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding
 from recovery.errors import UsageError
 from segfmt.byte_layout import ABORTED_TXN_DTYPE
+from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import TOPIC, RemoteSegment, RemoteSegmentState
 from segfmt.transaction_index import Entries
@@ -101,6 +103,8 @@ class RemoteLog:
         unfinished: the states of those whose copy or deletion was begun and not finished, or that are deleted, by id.
         unread: ids of the other finished ones: below the log start, outside the lineage, or not needed for it.
         gone: first and last offsets, ascending, of what is deleted.
+        cut_off: the last one of those that brokers read, and why it is none of `segments`: its end was cut off, and no
+            other one has these offsets; None if nothing was.
         known: what decides whether a segment that it does not know is an orphan.
     """
 
@@ -108,6 +112,7 @@ class RemoteLog:
     unfinished: Mapping[str, RemoteSegmentState]
     unread: frozenset[str]
     gone: tuple[tuple[int, int], ...]
+    cut_off: tuple[RemoteSegment, str] | None
     known: Known
 
     def knows(self, segment_id: str) -> bool:
@@ -207,7 +212,11 @@ class BrokerView:
         start_offset, _ = self.log_start(where)
         epochs = epochs or derive_epochs(finished)
         lineage = trace_lineage(cache, epochs, log_start_offset=start_offset)
-        read = {format_uuid(segment.segment_id): segment for segment in consecutive(lineage.segments, epochs)}
+        ordered = [*consecutive(lineage.segments, epochs)]
+        cut_off = _cut_off(ordered, epochs)
+        if cut_off is not None:
+            ordered.remove(cut_off[0])
+        read = {format_uuid(segment.segment_id): segment for segment in ordered}
         unread = (*lineage.below, *lineage.outside, *lineage.superseded, *lineage.segments)
         known = [*cache.segments.values(), *cache.deleted.values()]
         gone = merge_ranges(segment for segment in known if segment.state >= _DELETING)
@@ -220,6 +229,7 @@ class BrokerView:
                 if segment.state is not RemoteSegmentState.COPY_SEGMENT_FINISHED
             },
             unread=frozenset(format_uuid(segment.segment_id) for segment in unread) - read.keys(),
+            cut_off=cut_off,
             gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in gone),
             known=Known(
                 end_offset=max(segment.end_offset for segment in known),
@@ -238,3 +248,22 @@ class BrokerView:
         local = replace(where, prefix=replica.prefix, topic_id="", folder=replica.prefix.rstrip("/"))
         partition = layout.partition(local, replica.store.list_level(replica.prefix).objects)
         return LocalLog(replica.store, layout, partition.segments) if partition.segments else None
+
+
+def _cut_off(
+    segments: Sequence[RemoteSegment], epochs: Sequence[LeaderEpochEntry]
+) -> tuple[RemoteSegment, str] | None:
+    """Return the last of *segments* if its end was cut off, and why; None if the log still has it.
+
+    Of the others a later one begins where the end was cut off.
+    """
+    if not segments:
+        return None
+    last = max(segments, key=lambda segment: segment.end_offset)
+    entry = cut_by(last, epochs)
+    if entry is None:
+        return None
+    return last, (
+        f"its offsets {entry.start_offset} to {last.end_offset} were cut off when leader epoch {entry.epoch} began, "
+        "and no segment of that leader is archived yet"
+    )

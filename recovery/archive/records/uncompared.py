@@ -18,6 +18,7 @@ from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, parts_in
 from recovery.archive.stores.store import Store
+from segfmt.kafka_uuid import format_uuid
 
 
 def is_outdated(layout: Layout, partition: ArchivedPartition, remote: RemoteLog | None) -> bool:
@@ -67,6 +68,13 @@ def find_uncompared(
     if remote is None:
         return
     segments = partition.segments
+    if remote.cut_off is not None:
+        cut, why = remote.cut_off
+        named = ArchivedSegment(
+            base_offset=cut.start_offset, segment_id=format_uuid(cut.segment_id), parts={}
+        )
+        name = prefix + layout.name_of(named, PartKind.LOG)
+        yield PlannedFault(name, Fault("not-compared", why), cut.start_offset)
     last_letter = "" if layout.last_part is None else LETTERS[layout.last_part]
     for row, (base_offset, segment_id, shape) in enumerate(
         zip(segments.base_offsets, segments.segment_ids, segments.shapes(), strict=True)

@@ -155,6 +155,15 @@ def consecutive(
     return kept
 
 
+def cut_by(segment: RemoteSegment, epochs: Iterable[LeaderEpochEntry]) -> LeaderEpochEntry | None:
+    """Return the later one of the log's *epochs* that begins within *segment*, and so has cut off its end; or None."""
+    last_epoch = max(entry.epoch for entry in segment.leader_epochs)
+    return next(
+        (entry for entry in epochs if entry.epoch > last_epoch and entry.start_offset <= segment.end_offset),
+        None,
+    )
+
+
 def _end_within(segment: RemoteSegment, epochs: Sequence[LeaderEpochEntry]) -> int:
     """Return the last offset of *segment* that the log with these *epochs* has, too."""
     ends = [segment.start_offset - 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from recovery.archive.records.damage import Corrupt, LeftOut
 from recovery.archive.records.read_request import ReadOptions, Selection
 from recovery.errors import DamagedSegmentError
 from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.kafka_uuid import format_uuid
 from tests.logs.archives import EPOCHS, LOG, SegmentCopy, metadata_records, write_archive
 from tests.logs.elections import reigns
 from tests.logs.metadata_topic import write_metadata
@@ -93,3 +95,41 @@ def test_with_the_metadata_topic_rows_are_those_of_the_last_leader(tmp_path: Pat
         selection = Selection(task_segments=task_segments)
         found = read(archive.root, *names, selection=selection, metadata=(tmp_path / "metadata",))
         assert found == read(log.root, *names)
+
+
+@pytest.mark.parametrize("corrupt", Corrupt)
+def test_offsets_that_were_cut_off_are_no_rows_before_their_successors_are_archived(
+    tmp_path: Path, corrupt: Corrupt
+) -> None:
+    """The old leader has archived 0 to 37; the log of the new one goes on at 31."""
+    old, new = reigns(23)[:2]
+    archive = write_archive(tmp_path / "archive", "local-tiered", old.copies)
+    write_metadata(tmp_path / "metadata", metadata_records(copy.remote for copy in old.copies))
+    owner = old.copies[0].owner
+    folder = tmp_path / "metadata" / f"{owner.topic}-{owner.partition}"
+    folder.mkdir()
+    (folder / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n3 31\n")
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {format_uuid(owner.topic_id)}")
+    (folder / f"{new.log[1].remote.start_offset:020d}.log").write_bytes(new.log[1].files[LOG])
+    left_out: list[LeftOut] = []
+
+    def rows() -> list[dict[str, Any]]:
+        return read(
+            archive.root,
+            "offset",
+            *(["fault"] if corrupt is Corrupt.INCLUDE else []),
+            options=ReadOptions(corrupt=corrupt),
+            metadata=(tmp_path / "metadata",),
+            left_out=left_out,
+        )
+
+    if corrupt is Corrupt.FAIL:
+        with pytest.raises(
+            DamagedSegmentError, match=r"offsets 31 to 37 were cut off when leader epoch 3 began"
+        ):
+            rows()
+    else:
+        found = rows()
+        assert all(row["offset"] is None or row["offset"] <= 30 for row in found)
+        rules = [one.rule for one in left_out] or [row["fault"].partition(":")[0] for row in found]
+        assert rules == ["not-compared"]
