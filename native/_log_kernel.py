@@ -39,7 +39,7 @@ def _has_plain_fields(row):
     if delta < 0 or count < 0 or count > delta + 1:
         return False
     if row.producer_id < 0:
-        return row.producer_id == byte_layout.NO_PRODUCER_ID and not is_transactional
+        return row.producer_id == byte_layout.NO_PRODUCER_ID and not (is_transactional or is_control)
     if row.producer_epoch < 0 or (row.base_sequence < 0 and not is_control):
         return False
     return is_transactional or not is_control

@@ -67,7 +67,7 @@ def test_keys_of_encrypted_segments(package: str, monkeypatch: pytest.MonkeyPatc
 
     hide(package, monkeypatch)
     with pytest.raises(
-        UsageError, match=rf"--aiven-key a=key\.pem needs the package {package}, .*\[archive\]"
+        UsageError, match=rf"the RSA key a=key\.pem needs the package {package}, .*\[archive\]"
     ):
         load_aiven_keys({"a": "key.pem"})
 
