@@ -60,7 +60,7 @@ def written_log(rng: random.Random) -> Log:
         if kind == 0 and producer_id >= 0:
             batches.append(marker_batch(offset, rng.randrange(2), producer_id=producer_id))
             count = 1
-        elif kind == 1 and rng.random() < 0.1:
+        elif kind == 1 and rng.random() < 0.03:
             records = rng.choice([b"", builders.control_record(rng.randrange(4)), b"\1\2\3"])
             batches.append(record_batch(base_offset=offset, records=records, control=True))
             count = 1
