@@ -67,17 +67,14 @@ def starting_release(choice: str, metadata: ClusterMetadata | None, node_id: int
     if metadata is None:
         return StartingRelease()
     own = None if node_id is None else metadata.broker_versions.get(node_id)
-    known = own if level is None else level if own is None else max(own, level)
-    if own is not None and known == own:
+    if own is not None and (level is None or own >= level):
         return _by_version(own, f"broker {node_id} registered with metadata.version up to {own}")
-    if level is None:
-        return StartingRelease(origin=f"the metadata log has no registration of broker {_named(node_id)}")
-    if level > _MOST_VERSIONS[Release.KAFKA_4_3]:
+    if level is not None and level > _MOST_VERSIONS[Release.KAFKA_4_3]:
         return _by_version(level, f"the cluster's metadata.version is {level}")
-    return StartingRelease(
-        origin=f"the metadata log has no registration of broker {_named(node_id)}, and every release knows the "
-        f"cluster's metadata.version, {level}"
-    )
+    origin = f"the metadata log has no registration of broker {'?' if node_id is None else node_id}"
+    if level is not None:
+        origin += f", and every release knows the cluster's metadata.version, {level}"
+    return StartingRelease(origin=origin)
 
 
 def _by_version(version: int, origin: str) -> StartingRelease:
@@ -100,7 +97,3 @@ def _refuse_level(release: Release, level: int | None) -> None:
         f"--release {release.value}: the cluster's metadata.version is {level}, and a broker of this release knows "
         f"{_LEAST_VERSION} to {_MOST_VERSIONS[release]}, so it does not start. Nothing was changed. Remedy: {remedy}"
     )
-
-
-def _named(node_id: int | None) -> str:
-    return "?" if node_id is None else str(node_id)

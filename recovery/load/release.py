@@ -18,9 +18,6 @@ class Release(Enum):
     KAFKA_4_4 = "4.4"
     UNKNOWN = "unknown"
 
-    def __str__(self) -> str:
-        return "an unknown release" if self is Release.UNKNOWN else self.value
-
     @property
     def trims_all_opened_indexes(self) -> bool:
         """Whether closing a log cuts every index that was opened to whole entries; from 4.4 on, the active ones alone.
