@@ -202,7 +202,7 @@ class _Loader:
         version on which only later releases halt is no obstacle there.
         """
         halts_on_any = self._task.release.halts_on_any_txn_version
-        is_rewritten = self._task.is_recovered and segment.base_offset >= self._first_unflushed_base
+        is_rewritten = self._task.recovers(segment.base_offset, self._first_unflushed_base)
         problem = txn_index_problem(self._tree, segment, is_low_byte_read=halts_on_any and not is_rewritten)
         if problem is not None:
             self._recover_while_loading(segment, IndexProblem(kind="corrupt", detail=problem))

@@ -106,6 +106,10 @@ class PartitionTask:
         """Whether a broker recovers the log, not only loads it. Kafka: LogLoader.recoverLog."""
         return not (self.had_clean_shutdown or self.is_delete_folder)
 
+    def recovers(self, base_offset: int, first_unflushed_base: int) -> bool:
+        """Return whether a broker recovers the segment at *base_offset*, and so writes its indexes anew."""
+        return self.is_recovered and base_offset >= first_unflushed_base
+
     @property
     def is_delete_folder(self) -> bool:
         """Whether the folder is about to be deleted (`-delete`): its log is loaded but not recovered."""

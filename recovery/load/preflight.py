@@ -180,7 +180,7 @@ def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Prob
     for segment in segments:
         yield from _caught(partial(refuse_large_log, segment.log, task.files[segment.log].size_bytes))
         if segment.offset_index in tree:
-            is_rewritten = task.is_recovered and segment.base_offset >= first
+            is_rewritten = task.recovers(segment.base_offset, first)
             reads_low_byte = task.release.halts_on_any_txn_version and not is_rewritten
             check = partial(txn_index_problem, tree, segment, is_low_byte_read=reads_low_byte)
             yield from _caught(check, segment.offset_index, segment.txn_index)

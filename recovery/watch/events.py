@@ -75,6 +75,11 @@ class RunStarted(Timed):
     kernel_origin: str = ""
     release: str = "unknown"
 
+    @property
+    def has_java_log_manager(self) -> bool:
+        """Whether LogManager is written in Java, as from 4.4 on; not where the release is unknown."""
+        return self.release not in ("4.3", "unknown")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirStarted(Timed):

@@ -44,8 +44,6 @@ from recovery.watch.figures import GaugeValues, LogDirValues, RunState
 from recovery.watch.log_dir_progress import LogDirProgress
 from recovery.watch.pace import Pace
 
-_SHOWN_IF_NEVER_LISTED = frozenset({"4.3", "unknown"})
-"""Releases whose brokers have gauges of a log dir that was offline from the start."""
 _END_STATES: dict[int, RunState] = {
     0: "complete",
     2: "complete",
@@ -62,7 +60,7 @@ class Gauges:
         self._lock = Lock()
         self._state: RunState = "waiting"
         self._command: Command = "recover"
-        self._release = "unknown"
+        self._shows_unlisted = True
         self._dry_run = False
         self._threads_per_dir = 0
         self._log_dirs: dict[str, LogDirProgress] = {}
@@ -119,7 +117,7 @@ class Gauges:
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).finish()
             case LogDirOffline():
-                self._log_dir(event.log_dir).go_offline(is_shown=self._release in _SHOWN_IF_NEVER_LISTED)
+                self._log_dir(event.log_dir).go_offline(is_shown=self._shows_unlisted)
             case RunFinished():
                 self._finished_s = event.monotonic_s
                 self._exit_code = event.exit_code
@@ -139,7 +137,7 @@ class Gauges:
         self._state = "listing"
         self._command = event.command
         self._dry_run = event.dry_run
-        self._release = event.release
+        self._shows_unlisted = not event.has_java_log_manager
         self._threads_per_dir = event.threads_per_dir
         self._started_ms = event.now_ms
         self._started_s = event.monotonic_s

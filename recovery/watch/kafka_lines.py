@@ -50,7 +50,6 @@ from recovery.watch.figures import DOING, DONE
 from segfmt.filenames import format_offset
 
 Field = str | int | float | bool
-_RELEASES_IN_SCALA = frozenset({"4.3", "unknown"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class KafkaLines:
             case RunStarted():
                 self._command = event.command
                 self._started_s = event.monotonic_s
-                self._listed = _array_buffer if event.release in _RELEASES_IN_SCALA else _java_list
+                self._listed = _java_list if event.has_java_log_manager else _array_buffer
                 yield _run_started(event, self._listed)
             case LogDirStarted():
                 self._log_count += event.log_count

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterator
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork
 from recovery.archive.check.survey import SurveyedPartition
@@ -29,26 +28,18 @@ class SpooledPartition(NamedTuple):
     works: PartitionWork
 
 
-class SurveySpool:
-    """Surveyed partitions in a file, in their order.
+class SurveySpool(UnnamedFile):
+    """Surveyed partitions, in their order.
 
     Attributes:
         partition_count, segment_count, log_bytes: of all of them.
     """
 
     def __init__(self) -> None:
-        self._file = UnnamedFile("what was listed waits")
+        super().__init__("what was listed waits")
         self.partition_count = 0
         self.segment_count = 0
         self.log_bytes = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.__exit__(kind, error, trace)
 
     def add(self, partition: SurveyedPartition) -> None:
         """Keep one more partition.
@@ -60,15 +51,15 @@ class SurveySpool:
         self.segment_count += len(partition.works)
         self.log_bytes += sum(partition.works.segments.part_bytes(PartKind.LOG))
         head, works = spooled_head(partition.head), pickle.dumps(partition.works, protocol=5)
-        self._file.append(_SIZES.pack(len(head), len(works)) + head + works)
+        self.append(_SIZES.pack(len(head), len(works)) + head + works)
 
     def __iter__(self) -> Iterator[SpooledPartition]:
         position = 0
-        while position < self._file.size_bytes:
-            head_bytes, works_bytes = _SIZES.unpack(self._file.read(position, _SIZES.size))
+        while position < self.size_bytes:
+            head_bytes, works_bytes = _SIZES.unpack(self.read(position, _SIZES.size))
             position += _SIZES.size
-            head = self._file.read(position, head_bytes)
-            works = pickle.loads(self._file.read(position + head_bytes, works_bytes))
+            head = self.read(position, head_bytes)
+            works = pickle.loads(self.read(position + head_bytes, works_bytes))
             position += head_bytes + works_bytes
             yield SpooledPartition(head, works)
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import threading
 from array import array
 from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -17,21 +14,12 @@ from recovery.archive.check.scan_rows import ScanRow
 from recovery.archive.check.unnamed_file import UnnamedFile
 
 
-class RowSpool:
-    """Rows in a file; of each, three numbers stay in memory. They may come from any thread."""
+class RowSpool(UnnamedFile):
+    """Rows, from any thread; of each, three numbers stay in memory."""
 
     def __init__(self) -> None:
-        self._file = UnnamedFile("what was found in segments waits")
-        self._lock = threading.Lock()
+        super().__init__("what was found in segments waits")
         self._places: dict[str, array[int]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.__exit__(kind, error, trace)
 
     def prefixes(self) -> list[str]:
         """Return the prefixes of partitions with rows, sorted."""
@@ -44,7 +32,7 @@ class RowSpool:
             OSError: there is no room for it.
         """
         data = pickle.dumps(tuple(row), protocol=5)
-        position = self._file.append(data)
+        position = self.append(data)
         with self._lock:
             places = self._places.setdefault(row.prefix, array("q"))
             places.extend((row.base_offset, position, len(data)))
@@ -59,4 +47,4 @@ class RowSpool:
             yield from sorted(rows, key=attrgetter("id_or_file"))
 
     def _read(self, position: int, size_bytes: int) -> ScanRow:
-        return ScanRow(*pickle.loads(self._file.read(position, size_bytes)))
+        return ScanRow(*pickle.loads(self.read(position, size_bytes)))
