@@ -10,6 +10,7 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.plain_layout import PlainLayout
 from recovery.archive.remote.replicas import Replica, Replicas
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
+from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
@@ -68,8 +69,12 @@ def judge_log_start(
     return Finding(file=name, position=None, rule="log-start", detail=detail)
 
 
-def _judge(replica: Replica, where: PartitionPrefix, start_offset: int) -> Finding | None:
-    layout = PlainLayout()
+def local_partition(replica: Replica, where: PartitionPrefix) -> ArchivedPartition:
+    """Return what a replica of a partition has in its log dir."""
     local = replace(where, prefix=replica.prefix, topic_id="", folder=replica.prefix.rstrip("/"))
-    segments = layout.partition(local, replica.store.list_level(replica.prefix).objects).segments
-    return judge_log_start(replica.store, layout, segments, local, start_offset)
+    return PlainLayout().partition(local, replica.store.list_level(replica.prefix).objects)
+
+
+def _judge(replica: Replica, where: PartitionPrefix, start_offset: int) -> Finding | None:
+    partition = local_partition(replica, where)
+    return judge_log_start(replica.store, PlainLayout(), partition.segments, partition.where, start_offset)

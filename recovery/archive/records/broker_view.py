@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import numpy as np
 
-from recovery.archive.inventory.log_starts import LogStarts
+from recovery.archive.inventory.log_starts import LogStarts, local_partition
 from recovery.archive.inventory.orphans import Known
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.plain_layout import PlainLayout
@@ -244,10 +244,8 @@ class BrokerView:
         replica = self._replicas.of(where)
         if replica is None:
             return None
-        layout = PlainLayout()
-        local = replace(where, prefix=replica.prefix, topic_id="", folder=replica.prefix.rstrip("/"))
-        partition = layout.partition(local, replica.store.list_level(replica.prefix).objects)
-        return LocalLog(replica.store, layout, partition.segments) if partition.segments else None
+        segments = local_partition(replica, where).segments
+        return LocalLog(replica.store, PlainLayout(), segments) if segments else None
 
 
 def _cut_off(

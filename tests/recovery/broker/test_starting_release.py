@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
 from recovery.broker.cluster_metadata import ClusterMetadata
-from recovery.broker.starting_release import StartingRelease, starting_release
+from recovery.broker.starting_release import AUTO, CHOICES, StartingRelease, starting_release
+from recovery.cli.arguments import add_release_argument
 from recovery.errors import UsageError
 from recovery.load.release import Release
 
@@ -83,3 +86,10 @@ def test_the_option_comes_first(choice):
 def test_a_level_that_the_chosen_release_cannot_load_is_an_error(choice, level, remedy):
     with pytest.raises(UsageError, match=f"metadata.version is {level}, .*does not start.*Remedy: {remedy}"):
         found(choice, level=level, registered={1: 33})
+
+
+def test_the_command_line_has_all_choices():
+    arguments = argparse.ArgumentParser()
+    add_release_argument(arguments.add_argument_group())
+    (option,) = (one for one in arguments._actions if one.dest == "release")
+    assert (option.choices, option.default) == (CHOICES, AUTO)
