@@ -400,7 +400,7 @@ class _Loader:
         """
         for name, entry_bytes in self._segments.last.mapped_indexes:
             size_bytes = self._task.settings.segment_index_bytes // entry_bytes * entry_bytes
-            self._tree.put(name, self._tree.read(name), size_bytes=size_bytes)
+            self._tree.put(name, self._tree.read(name)[:size_bytes], size_bytes=size_bytes)
 
     def _open_flushed_indexes(self, recovery_point: int) -> None:
         """Note that flushing maps the indexes of all segments beyond the recovery point.

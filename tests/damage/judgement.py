@@ -114,6 +114,7 @@ class Judge:
         readable = before if is_judged else _with_known_versions(before, report)
         if readable != before:
             outcome, broker_trees = self.load(readable, work / "readable")
+            after = {name: _with_known_deleted(tree) for name, tree in after.items()}
         case = _Case(self, readable, broker_trees, after, outcome, report, work)
         problems += [*_bad_refusals(report), *case.differences()]
         kinds = [*case.kinds(), *([REWRITTEN] if readable != before else [])]
@@ -395,6 +396,14 @@ def _with_known_versions(before: Trees, report: RecoveryReport) -> Trees:
             for path, data in tree.items()
         }
         for name, tree in before.items()
+    }
+
+
+def _with_known_deleted(after: Tree) -> Tree:
+    """The same, of what the recovery has marked as deleted: such a file is renamed, and not written again."""
+    return {
+        path: _with_known_version(data) if path.endswith(".txnindex.deleted") else data
+        for path, data in after.items()
     }
 
 

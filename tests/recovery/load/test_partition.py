@@ -585,6 +585,12 @@ class TestFolders:
         assert len(folded.tree[name(0, ".index")]) < 4096
         assert not folded.outcome.is_loaded
 
+    def test_an_active_index_that_is_too_long_becomes_as_long_as_others_in_a_stray_one(self) -> None:
+        files = Folded(three_segments()).tree
+        files[name(20, ".timeindex")] = files[name(20, ".timeindex")].ljust(4092 + 5, b"\0")
+        folded = Folded(files, folder="t-0.0011-stray", had_clean_shutdown=True)
+        assert folded.tree[name(20, ".timeindex")] == files[name(20, ".timeindex")][:4092]
+
 
 @pytest.mark.parametrize("seed", range(60))
 def test_recovering_twice_is_recovering_once(seed: int) -> None:
