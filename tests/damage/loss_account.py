@@ -270,7 +270,7 @@ def _unserved_count(name: str, before: Tree, after: Tree) -> int:
 
 
 def _imitated_count(name: str, before: Tree, after: Tree) -> int:
-    """How many batches of a lost segment a damaged one elsewhere imitates: before magic 2 no checksum has the offset."""
+    """How many batches of a lost segment a damaged one imitates: before magic 2 no checksum covers the offset."""
     if name in after or name not in before:
         return 0
     live = {batch.identity for batch in _served(after)}
