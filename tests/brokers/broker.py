@@ -110,6 +110,7 @@ class Broker:
         ports: of loopback, of the listener for clients and of the controller, where it is one of several nodes, whose
             roles the properties tell; None: it is a cluster by itself, with ports of its own.
         kept_classes: a file to be made of the broker's classes when it stops; None: it is started with such a file.
+        java_agents: arguments of `-javaagent:` for the broker itself (tests/brokers/agents.py).
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Broker:
         plugins: Sequence[Path] = (),
         ports: tuple[int, int] | None = None,
         kept_classes: Path | None = None,
+        java_agents: Sequence[str] = (),
     ) -> None:
         self.log_dirs = tuple(Path(log_dir).absolute() for log_dir in log_dirs)
         self.log_path = work_dir / "broker.log"
@@ -133,6 +135,7 @@ class Broker:
         self._now_ms = now_ms
         self._plugins = tuple(plugins)
         self._kept_classes = kept_classes
+        self._java_agents = tuple(java_agents)
         self._isolated = ports is None and can_isolate()
         self._process: subprocess.Popen[bytes] | None = None
         if ports is None:
@@ -240,6 +243,11 @@ class Broker:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def inside(self) -> list[str]:
+        """What a command begins with that is to reach the broker's ports."""
+        return ["nsenter", "-t", str(self.pid), "-n"] if self._isolated else []
+
     def run_tool(self, main_class: str, *arguments: str, after: Sequence[Path] = ()) -> str:
         """Run a Java program, Kafka's or ours, where the broker's ports can be reached; what it printed."""
         return self._run_java(main_class, *arguments, after=after, inside=True)
@@ -256,7 +264,7 @@ class Broker:
             version: the Kafka release that its clients come from; None: the broker's own.
         """
         command = self._java(main_class, *arguments, after=after, version=version)
-        return ["nsenter", "-t", str(self.pid), "-n", *command] if self._isolated else command
+        return [*self.inside, *command]
 
     def read_all(self) -> dict[str, dict[str, TopicReads]]:
         """Read everything with Kafka's consumer: isolation level -> `topic-partition` -> what was read."""
@@ -291,6 +299,7 @@ class Broker:
         before: tuple[Path, ...] = ()
         if is_broker:
             after = [*self._plugins, *after]
+            options += [f"-javaagent:{agent}" for agent in self._java_agents]
         if is_broker and self._now_ms is not None:
             options.append(f"-Doracle.now.ms={self._now_ms}")
             before = (clock_jar(),)

@@ -55,6 +55,16 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     return cached(f"kafka-{version}", [pom], [version, tools_version], fetch)
 
 
+@functools.cache
+def maven_artifact(coordinates: str) -> Path:
+    """The jar with the Maven *coordinates* `group:name:version[:jar:classifier]`, without what it depends on."""
+
+    def fetch(into: Path) -> None:
+        _run(["mvn", "-B", "-q", "dependency:copy", f"-Dartifact={coordinates}", f"-DoutputDirectory={into}"])
+
+    return next(cached(coordinates.split(":")[1], [], [coordinates], fetch).glob("*.jar"))
+
+
 def release_of(version: str) -> str:
     """The release that a version belongs to: 4.3 of 4.3.1."""
     return ".".join(version.split(".")[:2])

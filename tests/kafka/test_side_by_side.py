@@ -1,0 +1,169 @@
+"""The recovery gauges (KIP-831) of a broker and of a run, on copies of the same log dirs: the same MBeans, the same falls.
+
+A broker's are written down by an agent in its JVM, which reads them through JMX a thousand times a second where the machine
+lets it; ours are looked at after each event. Ours have to take every value. A broker's last 0 may be too short to be seen: its
+gauges go as soon as the last log is loaded.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import recovery
+from benchmarks.generate import Shape, generate
+from recovery.watch.events import Event
+from recovery.watch.gauges import Gauges
+from tests.brokers import RELEASES, Broker
+from tests.brokers.agents import GaugeChange, recorded, recorder_agent
+from tests.brokers.broker import QUIET_PROPERTIES
+
+pytestmark = [pytest.mark.java, pytest.mark.broker]
+
+_THREADS = 2
+_LOADED = "Loaded "
+_MOST_SEGMENTS = 5
+_BYTES_PER_SECOND = 60 << 20
+
+Fall = tuple[int, ...]
+"""The values of a gauge from one that it has risen to down to the last before it rises again."""
+
+
+@pytest.fixture(scope="module")
+def crashed_dirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the log dirs d1 and d2 of a killed broker: ten logs of one to five segments of 2 MB."""
+    root = tmp_path_factory.mktemp("side-by-side") / "data"
+    generate(root, Shape(bytes_total=100 << 20, batch_bytes=170, partitions=10, segments=_MOST_SEGMENTS))
+    for number, folder in enumerate(sorted(root.glob("d?/bench-*"))):
+        logs = sorted(folder.glob("*.log"))
+        for log in logs[: number % len(logs)]:
+            for path in folder.glob(f"{log.stem}.*"):
+                path.unlink()
+    return root
+
+
+@pytest.mark.parametrize(
+    ("version", "indexes"),
+    [(RELEASES["4.3"], "all"), (RELEASES["4.4"], "all")],
+)
+def test_the_gauges_of_a_run_fall_as_those_of_a_broker(
+    crashed_dirs: Path, ram_path: Path, version: str, indexes: str
+) -> None:
+    theirs, ours = (_copy(crashed_dirs, ram_path / name, indexes) for name in ("theirs", "ours"))
+    of_broker = _named_alike(_broker_changes(theirs, version))
+    of_run = _named_alike(_run_changes(ours))
+    assert of_run.keys() == of_broker.keys() == _expected_gauges(("d1", "d2"))
+    for gauge, changes in of_run.items():
+        values = [change.value for change in changes]
+        assert values[-2:] == [0, "gone"], (gauge, values)
+    for log_dir in ("d1", "d2"):
+        logs = _numbers(of_run[log_dir, None])
+        assert logs == list(range(5, -1, -1))
+        assert _numbers(of_broker[log_dir, None]) in (logs, logs[:-1])
+        our_falls, broker_falls = (_falls_of_segments(side, log_dir) for side in (of_run, of_broker))
+        assert Counter(map(_top, our_falls)) == Counter(map(_top, broker_falls))
+        assert all(fall == tuple(range(fall[0], -1, -1)) for fall in our_falls), our_falls
+        assert all(list(fall) == sorted(set(fall), reverse=True) for fall in broker_falls), broker_falls
+        assert max(map(_top, our_falls)) == _MOST_SEGMENTS
+
+
+def _top(fall: Fall) -> int:
+    return fall[0]
+
+
+def _expected_gauges(log_dirs: tuple[str, ...]) -> set[tuple[str, int | None]]:
+    threads: tuple[int | None, ...] = (None, *range(_THREADS))
+    return {(log_dir, thread_num) for log_dir in log_dirs for thread_num in threads}
+
+
+def _copy(data: Path, root: Path, indexes: str) -> list[Path]:
+    shutil.copytree(data, root)
+    for number, index in enumerate(sorted(root.glob("d?/bench-*/*.index"))):
+        if indexes == "none" or (indexes == "some" and number % 3 == 1):
+            index.unlink()
+    return [root / "d1", root / "d2"]
+
+
+def _broker_changes(log_dirs: list[Path], version: str) -> list[GaugeChange]:
+    work_dir = log_dirs[0].parent / "work"
+    file = work_dir / "gauges.tsv"
+    threads = {"num.recovery.threads.per.data.dir": str(_THREADS)}
+    with Broker(
+        log_dirs,
+        work_dir=work_dir,
+        properties=QUIET_PROPERTIES | threads,
+        version=version,
+        java_agents=[recorder_agent(file)],
+    ) as broker:
+        broker.start()
+        deadline = time.monotonic() + 10
+        while not (changes := recorded(file)) or changes[-1].value != "gone":
+            assert time.monotonic() < deadline, changes
+            time.sleep(0.1)
+    return changes
+
+
+def _run_changes(log_dirs: list[Path]) -> list[GaugeChange]:
+    """What the gauges of a run show, looked at after each of its events."""
+    gauges = Gauges()
+    known: dict[tuple[str, int | None], int] = {}
+    changes: list[GaugeChange] = []
+
+    def look(event: Event) -> None:
+        gauges(event)
+        now = dict(_shown(gauges))
+        gone = {gauge: "gone" for gauge in known.keys() - now.keys()}
+        for (log_dir, thread_num), value in (gone | now).items():
+            if known.get((log_dir, thread_num)) != value:
+                changes.append(
+                    GaugeChange(now_ms=event.now_ms, log_dir=log_dir, thread_num=thread_num, value=value)
+                )
+        known.clear()
+        known.update(now)
+
+    report = recovery.recover(
+        [str(log_dir) for log_dir in log_dirs],
+        config={"num.recovery.threads.per.data.dir": str(_THREADS)},
+        max_bytes_per_second=_BYTES_PER_SECOND,
+        observers=[look],
+    )
+    assert report.exit_code == 0
+    return changes
+
+
+def _shown(gauges: Gauges) -> Iterator[tuple[tuple[str, int | None], int]]:
+    for log_dir in gauges.values().log_dirs:
+        if log_dir.remaining_logs is not None:
+            yield (log_dir.log_dir, None), log_dir.remaining_logs
+        for thread_num, remaining in enumerate(log_dir.remaining_segments):
+            yield (log_dir.log_dir, thread_num), remaining
+
+
+def _named_alike(changes: list[GaugeChange]) -> dict[tuple[str, int | None], list[GaugeChange]]:
+    """The changes of each gauge, by the name of its log dir: the folders above differ."""
+    by_gauge = defaultdict(list)
+    for change in changes:
+        by_gauge[Path(change.log_dir).name, change.thread_num].append(change)
+    return dict(by_gauge)
+
+
+def _numbers(changes: list[GaugeChange]) -> list[int]:
+    return [change.value for change in changes if isinstance(change.value, int)]
+
+
+def _falls_of_segments(of_side: dict[tuple[str, int | None], list[GaugeChange]], log_dir: str) -> list[Fall]:
+    """The falls of all threads of a log dir; which thread takes a log is chance."""
+    falls: list[list[int]] = []
+    for thread_num in range(_THREADS):
+        last = -1
+        for value in _numbers(of_side[log_dir, thread_num]):
+            if value > last:
+                falls.append([])
+            falls[-1].append(value)
+            last = value
+    return [tuple(fall) for fall in falls if fall[0] > 0]
