@@ -31,6 +31,7 @@ from recovery.engine.partition_report import failed_reports, finished_event, ref
 from recovery.engine.partition_run import PartitionRun
 from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.engine.resume import RunJournal, own_files
+from recovery.engine.segment_news import ReadSoFar
 from recovery.errors import InterruptedRecoveryError
 from recovery.load.model import LogBounds, PartitionTask
 from recovery.logdir.inventory import LogDirInventory
@@ -60,6 +61,7 @@ class _Queue:
     tasks: deque[PartitionTask]
     active: list[PartitionRun] = field(default_factory=list)
     results: dict[str, PartitionResult] = field(default_factory=dict)
+    read_so_far: dict[str, ReadSoFar] = field(default_factory=dict)
     error: BaseException | None = None
 
 
@@ -237,6 +239,7 @@ class LogDirRun:
                 self._context.space.release(run.path)
             with self._changed:
                 self._queue.active.remove(run)
+                self._queue.read_so_far[run.folder] = run.scans.news.read_so_far()
                 self._changed.notify_all()
         if result is not None:
             self._note_result(result)
@@ -347,7 +350,7 @@ class LogDirRun:
 
     def _offline(self, error: OSError) -> LogDirReport:
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
-        failed = failed_reports(self._inventory, self._queue.results, error)
+        failed = failed_reports(self._inventory, self._queue.results, error, self._queue.read_so_far)
         return self._ended_early("offline", str(error), failed)
 
     def _ended_early(

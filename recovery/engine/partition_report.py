@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 
 from recovery.engine.report import PartitionReport, Status
+from recovery.engine.segment_news import ReadSoFar
 from recovery.errors import PartitionRefusedError
 from recovery.load.model import LogBounds, PartitionOutcome, PartitionTask, RemovalKind
 from recovery.logdir.inventory import LogDirInventory
@@ -62,7 +64,7 @@ def report_of(
 
 
 def report_of_refused(
-    task: PartitionTask, refusal: PartitionRefusedError, *, duration_ms: int
+    task: PartitionTask, refusal: PartitionRefusedError, read_so_far: ReadSoFar, *, duration_ms: int
 ) -> PartitionReport:
     """Return the report of a partition that a broker would not load."""
     return PartitionReport(
@@ -72,6 +74,9 @@ def report_of_refused(
         partition=task.topic_partition.partition,
         status="refused",
         segment_count=sum(name.endswith(LOG_SUFFIX) for name in task.files),
+        scanned_bytes=read_so_far.scanned_bytes,
+        recovered_segments=read_so_far.recovered_segments,
+        recovered_bytes=read_so_far.recovered_bytes,
         reasons=tuple(map(str, refusal.problems)),
         problems=refusal.problems,
         duration_ms=duration_ms,
@@ -93,17 +98,28 @@ def refused_reports(inventory: LogDirInventory) -> list[PartitionReport]:
 
 
 def failed_reports(
-    inventory: LogDirInventory, finished: Collection[str], error: OSError
+    inventory: LogDirInventory,
+    finished: Collection[str],
+    error: OSError,
+    read_so_far: Mapping[str, ReadSoFar] = MappingProxyType({}),
 ) -> Iterator[PartitionReport]:
-    """Yield the reports of the partitions that are not in *finished* when a log dir goes offline for *error*."""
+    """Yield the reports of the partitions that are not in *finished* when a log dir goes offline for *error*.
+
+    Args:
+        read_so_far: of those that were begun, by folder.
+    """
     for task in inventory.tasks:
         if task.folder not in finished:
+            so_far = read_so_far.get(task.folder, ReadSoFar())
             yield PartitionReport(
                 log_dir=task.log_dir,
                 folder=task.folder,
                 topic=task.topic_partition.topic,
                 partition=task.topic_partition.partition,
                 status="failed",
+                scanned_bytes=so_far.scanned_bytes,
+                recovered_segments=so_far.recovered_segments,
+                recovered_bytes=so_far.recovered_bytes,
                 reasons=(f"the log dir went offline: {error}",),
             )
 
@@ -135,4 +151,6 @@ def finished_event(
         local_log_start_offset=bounds.local_log_start_offset if bounds is not None else None,
         topic_id=bounds.topic_id if bounds is not None else None,
         reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
+        recovered_segments=report.recovered_segments,
+        recovered_bytes=report.recovered_bytes,
     )

@@ -62,6 +62,11 @@ class PartitionRun:
         self.scans = PartitionScans(task, job, journal, context, may_map=may_map, thread_num_of=thread_num_of)
 
     @property
+    def folder(self) -> str:
+        """The name of the folder."""
+        return self._task.folder
+
+    @property
     def path(self) -> str:
         """The path of the folder."""
         return self._path
@@ -107,6 +112,7 @@ class PartitionRun:
         try:
             with self._context.phases.during("fold"):
                 outcome = self._as_left(fold_checked(self._task, self.scans, peek=self.scans.peek))
+            self.scans.news.finish()
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
         except PermissionError as error:  # nothing was written so far
@@ -210,7 +216,9 @@ class PartitionRun:
             self._notify(Remark(text=warning, level="warning", log_dir=log_dir, partition=partition))
 
     def _refused(self, refusal: PartitionRefusedError, started_s: float) -> PartitionResult:
-        report = report_of_refused(self._task, refusal, duration_ms=_elapsed_ms(started_s))
+        self.scans.news.drop()
+        so_far = self.scans.news.read_so_far()
+        report = report_of_refused(self._task, refusal, so_far, duration_ms=_elapsed_ms(started_s))
         return PartitionResult(task=self._task, bounds=None, report=report, is_changed=False)
 
 

@@ -5,24 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from native.raw_scan import RawScan, Stop
+from native.raw_scan import RawScan
 from recovery.engine.context import RunContext
 from recovery.engine.forecast import is_kept, recovery_request
 from recovery.engine.job import LogDirJob
 from recovery.engine.resume import RunJournal
+from recovery.engine.segment_news import SegmentNews
 from recovery.engine.shared_scans import SharedScans
 from recovery.errors import PartitionRefusedError
 from recovery.load.fold import unflushed_segments
 from recovery.load.model import BatchSpan, Blob, Original, PartitionTask, ScanMode, ScanRequest
-from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
 from recovery.read.partition_files import PartitionFiles
-from recovery.watch.events import (
-    BytesScanned,
-    CorruptionFound,
-    IndexFileProblem,
-    SegmentRecovered,
-    SegmentRecoveryStarted,
-)
+from recovery.watch.events import BytesScanned
 
 _KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are read up to three times
 
@@ -34,6 +28,7 @@ class PartitionScans:
 
     Attributes:
         unflushed_count: how many segments a recovery will most likely read.
+        news: what observers hear of them.
     """
 
     def __init__(
@@ -64,7 +59,11 @@ class PartitionScans:
             on_bytes=self._on_bytes,
         )
         self._small_files: dict[str, bytes] = {}
+        self._scanned_before: set[str] = set()
         self._owner = 0
+        self.news = SegmentNews(
+            task, context.notify, unflushed_count=len(unflushed), thread_num_of=lambda: self._owner
+        )
         requests = [recovery_request(file, base, size) for file, base, size in unflushed if size]
         self._shared = SharedScans(self._scan, requests if len(requests) > 1 else [])
 
@@ -120,64 +119,19 @@ class PartitionScans:
 
     def peek(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and report nothing."""
+        self.news.count_scan(request)
         return self._shared.scan(request)
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and notify observers if it is part of a recovery."""
-        if request.mode is not ScanMode.RECOVER or is_left_alone(self._task):
+        if request.mode is not ScanMode.RECOVER:
             return self._shared.scan(request)
-        log_dir, partition = self._task.log_dir, self._task.folder
-        if request.count:
-            self._notify(
-                SegmentRecoveryStarted(
-                    log_dir=log_dir,
-                    partition=partition,
-                    thread_num=self._owner,
-                    base_offset=request.base_offset,
-                    size_bytes=request.part.size_bytes,
-                    ordinal=request.ordinal - 1,
-                    count=request.count,
-                )
-            )
-        elif request.index_problem is not None:
-            self._notify(
-                IndexFileProblem(
-                    log_dir=log_dir,
-                    partition=partition,
-                    path=os.path.join(log_dir, partition, request.part.file),
-                    problem=request.index_problem.kind,
-                    error=request.index_problem.detail,
-                )
-            )
+        if is_left_alone(self._task):
+            self.news.count_scan(request)
+            return self._shared.scan(request)
+        self.news.begin(request)
         scan = self._shared.scan(request)
-        is_cut = (
-            scan.valid_bytes < request.part.size_bytes and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS
-        )
-        if is_cut:
-            self._notify(
-                CorruptionFound(
-                    log_dir=log_dir,
-                    partition=partition,
-                    base_offset=request.base_offset,
-                    truncate_position=scan.valid_bytes,
-                    truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
-                    reason=cut_reason(scan),
-                    found_invalid_messages=scan.stop not in (Stop.END, Stop.TORN),
-                    found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
-                )
-            )
-        if request.count:
-            self._notify(
-                SegmentRecovered(
-                    log_dir=log_dir,
-                    partition=partition,
-                    thread_num=self._owner,
-                    base_offset=request.base_offset,
-                    size_bytes=request.part.size_bytes,
-                    valid_bytes=scan.valid_bytes,
-                    remaining_segments=0 if is_cut else request.count - request.ordinal,
-                )
-            )
+        self.news.end(request, scan, was_scanned_before=request.part.file in self._scanned_before)
         return scan
 
     def _scan(self, request: ScanRequest) -> RawScan:
@@ -189,7 +143,9 @@ class PartitionScans:
         if not is_kept(request, stat):
             return self._read(request)
         scan = self._journal.scan_of(self._task.folder, request, stat)
-        if scan is None:
+        if scan is not None:
+            self._scanned_before.add(request.part.file)
+        else:
             scan = self._read(request)
             if scan.valid_bytes == request.part.size_bytes:
                 self._journal.add_scan(self._task.folder, request, stat, scan)

@@ -95,6 +95,7 @@ class _Loader:
         self._recovery_point = 0
         self._topic_id: str | None = None
         self._first_unflushed_base = -1
+        self._unflushed_count = 0
 
     def _new_state(self) -> ProducerState:
         task = self._task
@@ -169,8 +170,9 @@ class _Loader:
 
         Kafka: LogLoader.loadSegmentFiles.
         """
-        bases = log_base_offsets(self._tree.names()).values()
+        bases = set(log_base_offsets(self._tree.names()).values())
         self._first_unflushed_base = first_unflushed(bases, self._task.recovery_point)
+        self._unflushed_count = sum(map(self._is_unflushed, bases))
         for name in self._tree.names():
             kind = file_kind(name)
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
@@ -187,7 +189,7 @@ class _Loader:
         refuse_large_log(segment.log, self._tree.size_bytes(segment.log))
         if not self._tree.exists(segment.offset_index):
             is_reported = self._task.had_clean_shutdown or base_offset < self._task.recovery_point
-            self._recover_while_loading(segment, IndexProblem(kind="missing") if is_reported else None)
+            self._recover_while_loading(segment, IndexProblem(kind="missing", is_reported=is_reported))
         else:
             if not self._tree.exists(segment.time_index):  # made empty and never rebuilt
                 self._tree.put(segment.time_index, b"")
@@ -210,9 +212,15 @@ class _Loader:
             warning = stops_later_releases(self._tree, segment)
             self._warnings += [] if warning is None else [warning]
 
-    def _recover_while_loading(self, segment: Segment, problem: IndexProblem | None) -> None:
+    def _is_unflushed(self, base_offset: int) -> bool:
+        """Whether the segment will have its turn, should no cut come before it."""
+        task = self._task
+        return task.recovers(base_offset, self._first_unflushed_base) and task.recovery_point < LONG_MAX
+
+    def _recover_while_loading(self, segment: Segment, problem: IndexProblem) -> None:
         """Recover a segment before its turn. A cut here does not delete later segments: the broker leaves a hole."""
-        if self._recovery.recover(segment, index_problem=problem):
+        count = self._unflushed_count if self._is_unflushed(segment.base_offset) else 0
+        if self._recovery.recover(segment, count=count, index_problem=problem):
             self._warnings.append(
                 f"{segment.log}: cut while its index was rebuilt; later segments stay, as with the broker, "
                 "so offsets may be missing"

@@ -179,10 +179,15 @@ class BatchSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexProblem:
-    """Why the load recovers a segment before its turn: its offset index is missing, or its transaction index wrong."""
+    """Why the load recovers a segment before its turn: its offset index is missing, or its transaction index wrong.
+
+    Attributes:
+        is_reported: whether observers are to hear of it: a broker says nothing of an index that it writes anew anyway.
+    """
 
     kind: Literal["missing", "corrupt"]
     detail: str = ""
+    is_reported: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +196,9 @@ class ScanRequest:
 
     Attributes:
         part: the bytes of the segment; positions count from its beginning.
-        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 if the scan is not part of
-            that walk.
-        index_problem: what observers are to hear of before the scan; None where no index is the reason for it.
+        ordinal: the place of this segment in the walk over the unflushed ones, from 1; 0 if the scan is not part of it.
+        count: how many segments are unflushed; 0 if this is none of them, or none in the recovery of a whole segment.
+        index_problem: why the segment is recovered while the log is loaded; None in the walk.
     """
 
     part: Original

@@ -97,8 +97,10 @@ class SegmentRecovery:
         """Recover *segment* and return the number of bytes cut from its `.log`.
 
         Args:
-            ordinal: from 1, its place among the *count* unflushed segments; 0 in the load pass, where exceptions that
-                Kafka catches for unflushed segments stop the broker.
+            ordinal: from 1, its place in the walk over the unflushed segments; 0 in the load pass, where exceptions
+                that Kafka catches for unflushed segments stop the broker.
+            count: how many are unflushed; 0 if this is none of them.
+            index_problem: why it is recovered in the load pass.
 
         Raises:
             PartitionRefusedError: the broker would halt.
@@ -146,14 +148,14 @@ class SegmentRecovery:
         reason = None
         if scan.stop is Stop.OFFSET_OVERFLOW:
             return scan
-        while scan.stop in OUT_OF_ORDER_STOPS and request.count and not segment.is_split:
+        while scan.stop in OUT_OF_ORDER_STOPS and request.ordinal and not segment.is_split:
             # Differs: Kafka empties the segment; here the batches before the one out of order stay. The rest may stop
             # the scan once more: then the greatest timestamp has an offset below the time index's last entry.
             reason = cut_reason(scan)
             sound_part = replace(request.part, size_bytes=scan.stop_position)
             scan = self._reader.recovery_scan(ScanRequest(part=sound_part, base_offset=request.base_offset))
         if scan.stop not in CUTTING_STOPS:
-            raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=not request.count)
+            raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=not request.ordinal)
         if scan.valid_bytes < request.part.size_bytes:
             first_offset = scan.last_offset + 1 if scan.batch_count else request.base_offset
             lost = request.part.after(scan.valid_bytes)

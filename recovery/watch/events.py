@@ -9,7 +9,7 @@ The order a driver keeps:
       LogDirStarted            one for each log dir, all of them before the first segment is read,
                                so that every gauge is there before it moves (or LogDirOffline instead)
         PartitionStarted       one for each log, from the thread that owns it
-          SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in fold order
+          SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in the order of its load
           CorruptionFound, SegmentsDeleted, IndexFileProblem           when there is damage
           SegmentsLeft           if only whole tasks are reported
         PartitionFinished      one for each log, after its plan is applied, also when refused or failed;
@@ -116,10 +116,10 @@ class PartitionStarted(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecoveryStarted(Timed):
-    """The fold reaches a segment.
+    """An unflushed segment is recovered next. One without an offset index has its turn while the log is loaded.
 
     Attributes:
-        ordinal: x of "x/y": segments of this log recovered before this one, from 0.
+        ordinal: x of "x/y": unflushed segments of this log recovered before this one, from 0.
         count: y of "x/y": unflushed segments of this log.
     """
 
@@ -144,12 +144,15 @@ class BytesScanned(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecovered(Timed):
-    """The fold has finished a segment.
+    """A segment is recovered: each of a log once, also a flushed one whose index was missing or wrong.
+
+    Such a one has no `SegmentRecoveryStarted`: an `IndexFileProblem` says why it is recovered.
 
     Attributes:
         thread_num: the thread that owns the log, whoever scanned the segment.
         valid_bytes: bytes kept; less than `size_bytes` when the segment is cut.
-        remaining_segments: unflushed segments of this log still to come; 0 after a cut.
+        remaining_segments: unflushed segments of this log still to come; 0 after a cut that drops these.
+        was_scanned_before: whether an interrupted run has scanned it, so that it was not read again.
     """
 
     log_dir: str
@@ -159,6 +162,7 @@ class SegmentRecovered(Timed):
     size_bytes: int
     valid_bytes: int
     remaining_segments: int
+    was_scanned_before: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +242,10 @@ class PartitionFinished(Timed):
         segment_count: segments of the log as left.
         truncated_bytes: bytes of `.log` files cut off, deleted segments included.
         truncated_batches: record batches among them, as far as they could be counted.
+        recovered_segments: segments that were recovered, as the report has them: of a refused or failed log those
+            before the one at which it ended, of one that an interrupted run has committed those that it recovered.
+            None: as many as `SegmentRecovered` was sent for.
+        recovered_bytes: their valid bytes; None likewise.
         duration_ms: from `PartitionStarted`.
         finished_count: i of "(i/N completed in D)", this log included.
         log_count: N of the same.
@@ -261,6 +269,8 @@ class PartitionFinished(Timed):
     local_log_start_offset: int | None = None
     topic_id: str | None = None
     reason: str = ""
+    recovered_segments: int | None = None
+    recovered_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,11 +39,12 @@ class LogDirValues:
         log_count: logs in the dir.
         finished_logs: those that are done, in whatever way.
         segment_count: segments to recover, as known at the start.
-        finished_segments: those that are recovered, or dropped by a cut.
+        finished_segments: those of them that need not be waited for: recovered, or dropped by a cut or a refusal.
+        recovered_segments: segments that were recovered, as the report counts them.
         bytes_total: bytes to scan, as known at the start.
         remaining_bytes: `bytes_total` less the bytes that need not be read any more.
         scanned_bytes: bytes read.
-        recovered_bytes: bytes found valid and kept, of recovered segments.
+        recovered_bytes: their valid bytes, likewise.
         truncated_bytes: bytes of `.log` files cut off.
         truncated_batches: record batches among them.
         partitions: how many logs ended in each status.
@@ -62,6 +63,7 @@ class LogDirValues:
     finished_logs: int
     segment_count: int
     finished_segments: int
+    recovered_segments: int
     bytes_total: int
     remaining_bytes: int
     scanned_bytes: int

@@ -25,6 +25,7 @@ _LOG_DIR_SUMS = (
     "finished_logs",
     "segment_count",
     "finished_segments",
+    "recovered_segments",
     "bytes_total",
     "remaining_bytes",
     "scanned_bytes",

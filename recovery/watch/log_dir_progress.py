@@ -26,18 +26,29 @@ An ETA by bytes alone would promise the end of 10,000 nearly empty logs at once.
 
 @dataclass(slots=True)
 class _Log:
-    """A log being worked on: how much of its share is scanned and recovered."""
+    """A log being worked on: how much of its share is scanned and recovered.
+
+    Attributes:
+        folded_bytes: of recovered segments that belong to the share: not of those that an interrupted run has scanned.
+        valid_bytes: of all recovered segments.
+    """
 
     recover_bytes: int
     segment_count: int
     scanned_bytes: int = 0
     folded_bytes: int = 0
     recovered_segments: int = 0
+    valid_bytes: int = 0
 
     @property
     def done_bytes(self) -> int:
-        # Helpers scan ahead of the fold; segments known from a journal are folded and never scanned.
+        # Helpers scan ahead of the fold. Somebody else's recovery may tell of segments, and not of bytes.
         return min(max(self.scanned_bytes, self.folded_bytes), self.recover_bytes)
+
+    @property
+    def done_segments(self) -> int:
+        # Also flushed ones may be recovered, which were not counted before.
+        return min(self.recovered_segments, self.segment_count)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +67,7 @@ class LogDirProgress:
     finished_segments: int = 0
     bytes_total: int = 0
     finished_bytes: int = 0
+    recovered_segments: int = 0
     recovered_bytes: int = 0
     truncated_bytes: int = 0
     truncated_batches: int = 0
@@ -93,13 +105,18 @@ class LogDirProgress:
     def recover_segment(self, event: SegmentRecovered) -> None:
         """Kafka: LogLoader.recoverLog, numUnflushed - numFlushed, or 0 after a truncation."""
         self.remaining_segments[event.thread_num] = event.remaining_segments
+        self.recovered_segments += 1
         self.recovered_bytes += event.valid_bytes
         if log := self.logs.get(event.partition):
-            log.folded_bytes += event.size_bytes
+            log.folded_bytes += 0 if event.was_scanned_before else event.size_bytes
             log.recovered_segments += 1
+            log.valid_bytes += event.valid_bytes
 
     def finish_log(self, event: PartitionFinished) -> None:
-        """Count a log as done, and what was cut from it."""
+        """Count a log as done, what was cut from it, and what an interrupted run has recovered of it."""
+        log = self.logs.get(event.partition, _Log(0, 0))
+        self.recovered_segments += max((event.recovered_segments or 0) - log.recovered_segments, 0)
+        self.recovered_bytes += max((event.recovered_bytes or 0) - log.valid_bytes, 0)
         self._finish_log(event, event.status)
         self.truncated_bytes += event.truncated_bytes
         self.truncated_batches += event.truncated_batches
@@ -150,7 +167,7 @@ class LogDirProgress:
     def _let_go(self) -> None:
         for log in self.logs.values():
             self.finished_bytes += log.done_bytes
-            self.finished_segments += log.recovered_segments
+            self.finished_segments += log.done_segments
         self.logs.clear()
         self.threads.clear()
         self.remaining_segments.clear()
@@ -166,7 +183,7 @@ class LogDirProgress:
         remaining_logs = 0 if self.has_ended else max(self.log_count - self.finished_logs, 0)
         done_bytes = self.finished_bytes + sum(log.done_bytes for log in self.logs.values())
         remaining_bytes = 0 if self.has_ended else max(self.bytes_total - done_bytes, 0)
-        recovered_segments = sum(log.recovered_segments for log in self.logs.values())
+        done_segments = sum(log.done_segments for log in self.logs.values())
         is_idle = self.has_ended or run_has_ended
         eta_seconds = self.work.eta_s(remaining_bytes + remaining_logs * LOG_WORK_BYTES, monotonic_s)
         return LogDirValues(
@@ -179,7 +196,8 @@ class LogDirProgress:
             log_count=self.log_count,
             finished_logs=self.finished_logs,
             segment_count=self.segment_count,
-            finished_segments=self.finished_segments + recovered_segments,
+            finished_segments=self.finished_segments + done_segments,
+            recovered_segments=self.recovered_segments,
             bytes_total=self.bytes_total,
             remaining_bytes=remaining_bytes,
             scanned_bytes=self.scanned.amount,

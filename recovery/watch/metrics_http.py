@@ -37,8 +37,8 @@ _DIR_GAUGES: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...]
 )
 _DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float]], ...] = (
     ("scanned_bytes", "Bytes read and checked.", lambda d: d.scanned_bytes),
-    ("recovered_bytes", "Bytes of recovered segments found valid and kept.", lambda d: d.recovered_bytes),
-    ("recovered_segments", "Segments recovered, or dropped after a cut.", lambda d: d.finished_segments),
+    ("recovered_bytes", "Bytes of recovered segments found valid.", lambda d: d.recovered_bytes),
+    ("recovered_segments", "Segments recovered.", lambda d: d.recovered_segments),
     ("truncated_bytes", "Bytes of log files cut off.", lambda d: d.truncated_bytes),
     ("truncated_batches", "Record batches cut off.", lambda d: d.truncated_batches),
 )
