@@ -34,6 +34,8 @@ _T = TypeVar("_T")
 
 DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 ALL_LOG_DIRS = "*"
+LOG_DIRS_OPTION = "--log-dirs"
+"""Origin of the layer that selects log dirs for this run: the broker itself does not have it."""
 
 _CLEANUP_POLICIES = ListKind(choices=("compact", "delete"))
 _SEGMENT_BYTES = IntKind(1024 * 1024)
@@ -179,18 +181,21 @@ class BrokerConfig:
     """A broker's settings, with Kafka's defaults for what is not set. Kafka: KafkaConfig.
 
     Attributes:
-        log_dirs: as written in the settings, without duplicates; not made absolute.
+        log_dirs: as written in the settings or `--log-dirs`, without duplicates; not made absolute.
+        own_log_dirs: those that the broker itself is told, whatever `--log-dirs` says; empty if that is not known.
         metadata_log_dir: the first of `log_dirs` unless it is set.
         node_id: int32, None if neither node.id nor broker.id is set.
         recovery_threads_per_data_dir: threads per log dir.
         producer_id_expiration_ms: how long a producer without open transaction is remembered.
         is_remote_log_storage_system_enabled: whether the broker supports tiered storage.
-        cordoned_log_dirs: entries of `log_dirs` that get no new logs; `*` is expanded.
+        cordoned_log_dirs: those that get no new logs, as written: of `own_log_dirs` if they are known, or `*` alone;
+            `recovery.broker.cordons` says what a broker makes of them.
         log_defaults: for topics without settings of their own.
         layers: where all this came from.
     """
 
     log_dirs: tuple[str, ...]
+    own_log_dirs: tuple[str, ...]
     metadata_log_dir: str
     node_id: int | None
     recovery_threads_per_data_dir: int
@@ -228,9 +233,17 @@ class BrokerConfig:
             UsageError: as `from_properties`.
         """
         settings = Settings(layers)
-        log_dirs = settings.find(LOG_DIRS) or settings.find(LOG_DIR) or (DEFAULT_LOG_DIR,)
+        own = Settings(tuple(layer for layer in layers if layer.origin != LOG_DIRS_OPTION))
+        own_log_dirs = own.find(LOG_DIRS) or own.find(LOG_DIR) or ()
+        if not own_log_dirs and own.layers == layers:
+            own_log_dirs = (DEFAULT_LOG_DIR,)
+        log_dirs = settings.find(LOG_DIRS) or settings.find(LOG_DIR) or own_log_dirs
+        cordoned = settings.find(CORDONED_LOG_DIRS) or ()
+        if fault := _cordon_fault(cordoned, own_log_dirs):
+            raise UsageError(fault)
         return cls(
             log_dirs=log_dirs,
+            own_log_dirs=own_log_dirs,
             metadata_log_dir=_or_default(settings.find(METADATA_LOG_DIR), log_dirs[0]),
             node_id=_node_id(settings),
             recovery_threads_per_data_dir=_or_default(settings.find(RECOVERY_THREADS), 2),
@@ -238,7 +251,7 @@ class BrokerConfig:
             is_remote_log_storage_system_enabled=_or_default(
                 settings.find(REMOTE_LOG_STORAGE_SYSTEM_ENABLE), False
             ),
-            cordoned_log_dirs=_cordoned(settings, log_dirs),
+            cordoned_log_dirs=cordoned,
             log_defaults=_log_defaults(settings),
             layers=layers,
         )
@@ -258,15 +271,27 @@ class BrokerConfig:
     ) -> BrokerConfig:
         """Return the config overridden by the cluster's dynamic settings, with this broker's own taking precedence.
 
-        Settings that are not dynamic, not valid, or not allowed at their level are ignored, as the broker ignores them.
+        Settings that are not dynamic, not valid, or not allowed at their level are ignored, as the broker ignores them;
+        so are all of this broker's own if `dynamic_fault` finds one.
 
         Kafka: DynamicBrokerConfig.updateDefaultConfig, updateBrokerConfig, fromPersistentProps.
         """
+        own = {} if broker is None or self.dynamic_fault(broker) else broker
         dynamic = (
-            Layer("dynamic settings of this broker", valid_entries(broker or {}, _BROKER_DYNAMIC_KEYS)),
+            Layer("dynamic settings of this broker", valid_entries(own, _BROKER_DYNAMIC_KEYS)),
             Layer("dynamic settings of all brokers", valid_entries(cluster_default, _CLUSTER_DYNAMIC_KEYS)),
         )
         return replace(BrokerConfig.from_layers((*dynamic, *self.layers)), layers=self.layers)
+
+    def dynamic_fault(self, broker: Mapping[str, str]) -> str | None:
+        """Return why a broker that starts applies none of its own dynamic settings, *broker*; None if it does.
+
+        A cordon of a log dir that has since been removed from its file is enough.
+
+        Kafka: KafkaConfig.validateCordonedLogDirs; DynamicBrokerConfig.updateBrokerConfig logs what it throws.
+        """
+        cordoned = CORDONED_LOG_DIRS.kind.read(broker.get(CORDONED_LOG_DIRS.name, "")) or ()
+        return _cordon_fault(cordoned, self.own_log_dirs)
 
 
 def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
@@ -308,18 +333,16 @@ def _node_id(settings: Settings) -> int | None:
     return broker_id if node_id is None else node_id
 
 
-def _cordoned(settings: Settings, log_dirs: tuple[str, ...]) -> tuple[str, ...]:
-    cordoned = settings.find(CORDONED_LOG_DIRS) or ()
+def _cordon_fault(cordoned: tuple[str, ...], log_dirs: tuple[str, ...]) -> str | None:
+    """Return why Kafka refuses *cordoned*, None if it does not; *log_dirs*: empty if they are not known."""
     if ALL_LOG_DIRS in cordoned:
-        if len(cordoned) > 1:
-            raise UsageError("cordoned.log.dirs: * must be the only entry; leave out the others")
-        return log_dirs
+        if len(cordoned) == 1:
+            return None
+        return f"{CORDONED_LOG_DIRS.name}: * must be the only entry; leave out the others"
     unknown = [entry for entry in cordoned if entry not in log_dirs]
-    if unknown:
-        raise UsageError(
-            f"cordoned.log.dirs: {', '.join(unknown)}: not in log.dirs; spell it as it is spelled there"
-        )
-    return cordoned
+    if not unknown or not log_dirs:
+        return None
+    return f"{CORDONED_LOG_DIRS.name}: {', '.join(unknown)}: not in {LOG_DIRS.name}; spell it as it is spelled there"
 
 
 def _log_defaults(settings: Settings) -> LogConfig:

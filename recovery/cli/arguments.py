@@ -122,7 +122,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     Raises:
         UsageError: the file or a property cannot be read.
     """
-    from recovery.broker.config import BrokerConfig
+    from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig
     from recovery.broker.settings import Layer
 
     file = getattr(arguments, "config", None)
@@ -136,7 +136,10 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
             notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
         last_values[key] = value
     # Checked here, where it is still known which of them a wrong value comes from.
-    BrokerConfig.from_layers((Layer("--property", last_values), Layer(f"{file}", properties)))
+    layers = (Layer("--property", last_values), Layer(f"{file}", properties))
+    if file is None and getattr(arguments, "log_dirs", None):
+        layers = (Layer(LOG_DIRS_OPTION, {"log.dirs": arguments.log_dirs}), *layers)
+    BrokerConfig.from_layers(layers)
     return GivenProperties(properties | last_values, tuple(notes))
 
 

@@ -185,6 +185,10 @@ def _settings(
         assumed = assumed_defaults(*(layer.values for layer in broker.layers), *dynamic)
         text = f"no configuration of the broker (-c): Kafka's defaults stand for {', '.join(assumed)}"
         remarks += [Remark(text=text)] if assumed else []
+    if fault := broker.dynamic_fault(known_metadata.broker(node_id)):
+        remarks += _warnings(
+            f"the dynamic settings of broker {node_id} count for nothing, as for the broker: {fault}"
+        )
     broker = broker.with_dynamic(
         cluster_default=known_metadata.cluster_default, broker=known_metadata.broker(node_id)
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
 
-from recovery.broker.config import BrokerConfig, misspelled
+from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
+from recovery.broker.cordons import Cordons, find_cordons
 from recovery.broker.settings import Layer
 from recovery.errors import UnsafeError, UsageError
 from recovery.logdir.quarantine_place import possible_roots
@@ -123,7 +125,7 @@ def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]
     if not log_dirs:
         raise UsageError("no log dir given")
     return BrokerConfig.from_properties(
-        properties, overrides=(Layer("--log-dirs", {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
+        properties, overrides=(Layer(LOG_DIRS_OPTION, {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
     )
 
 
@@ -250,6 +252,23 @@ def _is_inside(path: str, folder: str) -> bool:
             above = os.path.dirname(above)
         return True
     return False
+
+
+def cordons_in(dirs: BrokerDirs, metadata: ClusterMetadata | None, node_id: int | None) -> Cordons:
+    """Return which of the log dirs in *dirs* are cordoned, by what is known of broker *node_id*.
+
+    Args:
+        metadata: None if no metadata log is known.
+        node_id: as `meta.properties` has it, which is known more often than that of the configuration.
+    """
+    cordons = find_cordons(dirs.broker, dirs.log_dirs, metadata, node_id)
+    places = [absolute(log_dir) for log_dir in cordons.log_dirs]
+    return replace(
+        cordons,
+        log_dirs=tuple(
+            path for path in dirs.log_dirs if path in places or any(map(partial(is_same, path), places))
+        ),
+    )
 
 
 def topics_in(log_dirs: Iterable[str]) -> frozenset[str]:

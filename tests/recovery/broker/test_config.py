@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.broker.config import BrokerConfig, LogConfig
+from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, LogConfig
 from recovery.broker.settings import BooleanKind, IntKind, Layer, ListKind
 from recovery.broker.topic_configs import TOPIC_CONFIG_NAMES, TopicConfigs, read_topic_configs
 from recovery.errors import UsageError
@@ -116,12 +116,39 @@ def test_node_id_and_broker_id_stand_for_each_other():
 
 
 def test_cordoned_log_dirs():
-    assert broker(log__dirs="/a,/b", cordoned__log__dirs="*").cordoned_log_dirs == ("/a", "/b")
+    assert broker(log__dirs="/a,/b", cordoned__log__dirs="*").cordoned_log_dirs == ("*",)
     assert broker(log__dirs="/a,/b", cordoned__log__dirs="").cordoned_log_dirs == ()
     with pytest.raises(UsageError, match="only entry"):
         broker(log__dirs="/a,/b", cordoned__log__dirs="*,/a")
     with pytest.raises(UsageError, match=r"/c: not in log\.dirs"):
         broker(log__dirs="/a,/b", cordoned__log__dirs="/a,/c")
+
+
+def test_cordons_are_held_against_the_brokers_own_log_dirs():
+    selected = (Layer(LOG_DIRS_OPTION, {"log.dirs": "/a"}),)
+    config = BrokerConfig.from_properties(
+        {"log.dirs": "/a,/b", "cordoned.log.dirs": "/b"}, overrides=selected
+    )
+    assert (config.log_dirs, config.own_log_dirs, config.cordoned_log_dirs) == (
+        ("/a",),
+        ("/a", "/b"),
+        ("/b",),
+    )
+    with pytest.raises(UsageError, match=r"/c: not in log\.dirs"):
+        BrokerConfig.from_properties({"log.dir": "/b", "cordoned.log.dirs": "/c"}, overrides=selected)
+    unknown = BrokerConfig.from_properties({"cordoned.log.dirs": "/c"}, overrides=selected)
+    assert (unknown.own_log_dirs, unknown.cordoned_log_dirs) == ((), ("/c",))
+
+
+def test_a_cordon_that_kafka_refuses_costs_a_broker_all_its_dynamic_settings():
+    static = broker(log__dirs="/a,/b", log__preallocate="false")
+    refused = {"cordoned.log.dirs": "/c", "log.preallocate": "true"}
+    assert "/c: not in log.dirs" in static.dynamic_fault(refused)
+    assert "only entry" in static.dynamic_fault({"cordoned.log.dirs": "*,/a"})
+    config = static.with_dynamic(cluster_default={"log.index.interval.bytes": "9"}, broker=refused)
+    assert not config.log_defaults.preallocate
+    assert (config.cordoned_log_dirs, config.log_defaults.index_interval_bytes) == ((), 9)
+    assert static.dynamic_fault({"cordoned.log.dirs": "/b", "log.preallocate": "true"}) is None
 
 
 def test_value_of_a_config_provider_is_not_taken_for_a_path():

@@ -419,6 +419,19 @@ class TestNotes:
             f"log.dirs names {sample.log_dirs[0]} more than once; it counts once"
         ]
 
+    @pytest.mark.parametrize("command", ["recover --dry-run", "verify", "undo", "quarantine list"])
+    def test_a_cordon_of_a_log_dir_that_is_not_selected(self, command: str, sample: Sample) -> None:
+        """FILE is the broker's; that one of its log dirs is cordoned is no fault of a run on another."""
+        first, *_, last = map(str, sample.log_dirs)
+        dirs = ",".join(map(str, sample.log_dirs))
+        sample.config.write_text(f"{sample.config.read_text()}\nlog.dirs={dirs}\ncordoned.log.dirs={last}\n")
+        given = ("-c", sample.config, "--log-dirs", first)
+        watched = ("--progress", "none") if command.split()[0] in ("recover", "verify") else ()
+        done = run(*command.split(), *given, *watched)
+        assert "cordoned" not in done.stderr
+        if command != "undo":  # it has nothing to take back
+            assert done.exit_code == 0, done.stderr
+
     def test_the_remedy_for_a_topics_setting_is_one_of_topics(self, sample: Sample) -> None:
         configs = '{"old-v0": {"index.interval.bytes": "x"}}'
         done = recover_dirs(sample.log_dirs, "--topic-config", configs)
