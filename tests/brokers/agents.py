@@ -1,4 +1,4 @@
-"""Java agents that show a broker's gauges: Jolokia's, jmx_exporter's, and one of ours that writes down each of their values.
+"""Java agents that show a broker's gauges: Jolokia's, jmx_exporter's, and one of ours that writes down each value.
 
 A broker gets them by `Broker(java_agents=...)`. Those of HTTP listen on loopback, in the broker's own network where it
 has one: `Broker.inside` is a block that reaches it.
@@ -45,7 +45,7 @@ RULES = {
     "none": {},
     "none-lowercase": {"lowercaseOutputName": True, "lowercaseOutputLabelNames": True},
 }
-"""Configurations of jmx_exporter: the rules for gauges that its examples for Kafka have, and none, which gives default names."""
+"""Configurations of jmx_exporter: the rules for gauges that its examples for Kafka have; none gives default names."""
 
 _MBEAN = re.compile(r"name=remaining(Logs|Segments)ToRecover")
 _DIR = re.compile(r'dir="((?:[^"\\]|\\.)*)"')
@@ -96,7 +96,7 @@ class GaugeChange:
     now_ms: int
     log_dir: str
     thread_num: int | None
-    value: int | None | str
+    value: int | str | None
 
 
 def recorded(file: Path) -> list[GaugeChange]:
@@ -108,7 +108,8 @@ def _changes(text: str) -> Iterator[GaugeChange]:
     for line in text.splitlines():
         now_ms, mbean, value = line.split("\t")
         log_dir, thread = _DIR.search(mbean), _THREAD.search(mbean)
-        assert _MBEAN.search(mbean) and log_dir, line
+        assert _MBEAN.search(mbean), line
+        assert log_dir, line
         yield GaugeChange(
             now_ms=int(now_ms),
             log_dir=re.sub(r"\\(.)", r"\1", log_dir[1]),

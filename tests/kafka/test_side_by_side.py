@@ -1,8 +1,8 @@
-"""The recovery gauges (KIP-831) of a broker and of a run, on copies of the same log dirs: the same MBeans, the same falls.
+"""The recovery gauges (KIP-831) of a broker and of a run, on copies of the same log dirs: the same MBeans and falls.
 
-A broker's are written down by an agent in its JVM, which reads them through JMX a thousand times a second where the machine
-lets it; ours are looked at after each event. Ours have to take every value. A broker's last 0 may be too short to be seen: its
-gauges go as soon as the last log is loaded.
+A broker's are written down by an agent in its JVM, which reads them through JMX a thousand times a second where the
+machine lets it; ours are looked at after each event. Ours have to take every value. A broker's last 0 may be too short
+to be seen: its gauges go as soon as the last log is loaded.
 """
 
 from __future__ import annotations
@@ -49,7 +49,12 @@ def crashed_dirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("version", "indexes"),
-    [(RELEASES["4.3"], "all"), (RELEASES["4.4"], "all")],
+    [
+        (RELEASES["4.3"], "all"),
+        (RELEASES["4.3"], "none"),
+        (RELEASES["4.3"], "some"),
+        (RELEASES["4.4"], "some"),
+    ],
 )
 def test_the_gauges_of_a_run_fall_as_those_of_a_broker(
     crashed_dirs: Path, ram_path: Path, version: str, indexes: str
@@ -117,7 +122,7 @@ def _run_changes(log_dirs: list[Path]) -> list[GaugeChange]:
     def look(event: Event) -> None:
         gauges(event)
         now = dict(_shown(gauges))
-        gone = {gauge: "gone" for gauge in known.keys() - now.keys()}
+        gone = dict.fromkeys(known.keys() - now.keys(), "gone")
         for (log_dir, thread_num), value in (gone | now).items():
             if known.get((log_dir, thread_num)) != value:
                 changes.append(
