@@ -136,7 +136,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
             notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
         last_values[key] = value
     # Checked here, where it is still known which of them a wrong value comes from.
-    layers = (Layer("--property", last_values), Layer(f"{file}", properties))
+    layers: tuple[Layer, ...] = (Layer("--property", last_values), Layer(f"{file}", properties))
     if file is None and getattr(arguments, "log_dirs", None):
         layers = (Layer(LOG_DIRS_OPTION, {"log.dirs": arguments.log_dirs}), *layers)
     BrokerConfig.from_layers(layers)
