@@ -183,7 +183,7 @@ def _differences(told: tuple[str, ...], applied: tuple[str, ...]) -> Iterator[st
         )
     if kept := [log_dir for log_dir in applied if log_dir not in told]:
         yield (
-            f"{CORDONED_LOG_DIRS.name}: {', '.join(kept)}: a broker ({_RELEASES}) that starts now takes this for cordoned "
-            "until its dynamic settings change: they were deleted after the newest metadata snapshot. "
+            f"{CORDONED_LOG_DIRS.name}: {', '.join(kept)}: a broker ({_RELEASES}) that starts now takes this for "
+            "cordoned until its dynamic settings change: they were deleted after the newest metadata snapshot. "
             f"{_REMEDY}"
         )
