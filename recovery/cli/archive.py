@@ -12,6 +12,7 @@ from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.cli.arguments import (
     add_setting_arguments,
     add_watching_arguments,
+    observer_options,
     properties_of,
     topic_configs_of,
 )
@@ -226,7 +227,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _check_options(arguments)
-    with open_observers(arguments.progress, arguments.metrics_port) as observers, ExitStack() as stack:
+    with open_observers(observer_options(arguments)) as observers, ExitStack() as stack:
 
         def open_spark() -> SparkSession:
             with signals.ending():

@@ -8,10 +8,13 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from recovery.errors import UsageError
 from segfmt.java_text import LONG_MAX
+
+if TYPE_CHECKING:
+    from recovery.watch.open import ObserverOptions
 
 _SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -75,7 +78,7 @@ def add_reading_arguments(settings: argparse._ArgumentGroup) -> None:
 
 
 def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> None:
-    """Declare `--progress`, `--metrics-port`, which serves *served*, and `--format`."""
+    """Declare the options of `observer_options`, where *served* is what there is to be served, and `--format`."""
     watching = parser.add_argument_group("watching")
     watching.add_argument(
         "--progress",
@@ -84,10 +87,48 @@ def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> N
         help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
     )
     watching.add_argument(
-        "--metrics-port", metavar="P", type=port, help=f"serve {served} to Prometheus on 127.0.0.1:P"
+        "--metrics-port",
+        metavar="P",
+        type=port,
+        help=f"serve {served} to Prometheus at /metrics of port P, a page at /, and /healthz; 0: any free port",
+    )
+    watching.add_argument(
+        "--metrics-host",
+        metavar="ADDRESS",
+        help="listen on this address of this machine (default: 127.0.0.1); who reaches it need not log in",
+    )
+    watching.add_argument(
+        "--metrics-textfile",
+        metavar="FILE",
+        help="keep the metrics in FILE, for node_exporter, which reads names in .prom; FILE outlives the run",
+    )
+    watching.add_argument(
+        "--stall-seconds",
+        metavar="N",
+        type=seconds,
+        help="/healthz answers 503 when nothing has moved for so long (default: 300)",
     )
     watching.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
+    )
+
+
+def observer_options(arguments: argparse.Namespace) -> ObserverOptions:
+    """Return what `add_watching_arguments` has declared."""
+    from recovery.watch.open import ObserverOptions
+
+    given = {
+        "metrics_port": arguments.metrics_port,
+        "metrics_host": arguments.metrics_host,
+        "metrics_textfile": arguments.metrics_textfile,
+        "stall_seconds": arguments.stall_seconds,
+    }
+    if arguments.metrics_port is None and arguments.metrics_host is not None:
+        raise UsageError(
+            f"--metrics-host {arguments.metrics_host}: nothing is served. Remedy: give --metrics-port, too"
+        )
+    return ObserverOptions(
+        progress=arguments.progress, **{name: value for name, value in given.items() if value is not None}
     )
 
 
@@ -189,6 +230,11 @@ def port(text: str) -> int:
 def thread_count(text: str) -> int:
     """Return *text* as a number of threads."""
     return _integer(text, 1, 1 << 15)
+
+
+def seconds(text: str) -> int:
+    """Return *text* as a length of time in seconds."""
+    return _integer(text, 1, 1 << 31)
 
 
 def milliseconds(text: str) -> int:

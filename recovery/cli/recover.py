@@ -15,6 +15,7 @@ from recovery.cli.arguments import (
     add_watching_arguments,
     log_dirs_of,
     milliseconds,
+    observer_options,
     properties_of,
     topic_configs_of,
 )
@@ -137,7 +138,7 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _options(arguments)
-    with open_observers(arguments.progress, arguments.metrics_port) as observers:
+    with open_observers(observer_options(arguments)) as observers:
         return recover(log_dirs_of(arguments), options, observers=observers, stop=stop)
 
 

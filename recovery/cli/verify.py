@@ -13,6 +13,7 @@ from recovery.cli.arguments import (
     add_thread_argument,
     add_watching_arguments,
     log_dirs_of,
+    observer_options,
     properties_of,
     topic_configs_of,
 )
@@ -86,7 +87,7 @@ def _verify(arguments: argparse.Namespace, signals: Signals) -> VerifyReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _options(arguments)
-    with open_observers(arguments.progress, arguments.metrics_port) as observers:
+    with open_observers(observer_options(arguments)) as observers:
         return verify(log_dirs_of(arguments), options, observers=observers, stop=stop)
 
 

@@ -13,6 +13,9 @@ RunState = Literal[
 LogStatus = PartitionStatus | Literal["checked", "damaged"]
 """How a log ended: the status of `PartitionFinished`; for `PartitionChecked`, whether anything was found."""
 
+Source = Literal["run", "watch"]
+"""Whose recovery the figures are of: of this process, or of a broker that it watches."""
+
 DOING: dict[Command, str] = {
     "recover": "Recovering",
     "verify": "Verifying",
@@ -87,6 +90,7 @@ class GaugeValues:
         bytes_per_second: of all log dirs together; None before there is anything to divide.
         eta_seconds: that of the last dir to end; None while that of any unfinished dir would be a guess.
         last_progress_ms: wall clock of the last byte scanned or log finished; None before the first.
+        seconds_without_progress: since anything but a remark was heard of the work; None if there is none.
         elapsed_seconds: since RunStarted.
         exit_code: None before the end.
     """
@@ -99,5 +103,6 @@ class GaugeValues:
     eta_seconds: float | None
     started_ms: int | None
     last_progress_ms: int | None
+    seconds_without_progress: float | None
     elapsed_seconds: float
     exit_code: int | None

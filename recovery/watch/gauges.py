@@ -70,12 +70,15 @@ class Gauges:
         self._finished_s: float | None = None
         self._last_event_s = 0.0
         self._last_progress_ms: int | None = None
+        self._moved_s = 0.0
         self._exit_code: int | None = None
 
     def __call__(self, event: Event) -> None:
         """Take one event in."""
         with self._lock:
             self._last_event_s = max(self._last_event_s, event.monotonic_s)
+            if not isinstance(event, Remark):
+                self._moved_s = event.monotonic_s
             self._take(event)
 
     def values(self, monotonic_s: float | None = None) -> GaugeValues:
@@ -166,6 +169,9 @@ class Gauges:
             eta_seconds=_last_to_end(log_dirs),
             started_ms=self._started_ms,
             last_progress_ms=self._last_progress_ms,
+            seconds_without_progress=max(monotonic_s - self._moved_s, 0.0)
+            if self._state in ("listing", "recovering", "verifying")
+            else None,
             elapsed_seconds=0.0 if self._started_s is None else until_s - self._started_s,
             exit_code=self._exit_code,
         )

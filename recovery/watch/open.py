@@ -1,4 +1,4 @@
-"""Which observers a run gets: the only place that interprets `--progress` and `--metrics-port`.
+"""Which observers a run gets: the only place that interprets `ObserverOptions`.
 
     auto   bar if the stream is a terminal that can draw, log otherwise
     bar    the view of `terminal`
@@ -16,11 +16,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Literal, Protocol, TextIO, get_args
 
-from recovery.errors import UsageError
-from recovery.watch.events import Event, Level, Observer
+from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
+from recovery.watch.events import Event, Level, Observer, RunFinished
+from recovery.watch.figures import Source
 from recovery.watch.gauges import Gauges
+from recovery.watch.notices import Notices
+from recovery.watch.notifier import Notifier
 
 Progress = Literal["auto", "bar", "log", "json", "none"]
 PROGRESS_CHOICES: tuple[Progress, ...] = get_args(Progress)
@@ -33,46 +37,102 @@ class _Printer(Protocol):
     def say(self, text: str, level: Level = "info") -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObserverOptions:
+    """Who watches a run; the command line has an option of the same name for each.
+
+    Attributes:
+        progress: one of `PROGRESS_CHOICES`.
+        metrics_port: TCP port to serve HTTP at; 0 for any free one; None for no HTTP.
+        metrics_host: address to listen on. Nobody who reaches it has to log in.
+        metrics_textfile: file to keep the metrics in, for node_exporter.
+        stall_seconds: nothing has moved for so long: `/healthz` answers 503.
+    """
+
+    progress: str = "auto"
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    metrics_textfile: str | None = None
+    stall_seconds: float = 300
+
+
 @contextmanager
 def open_observers(
-    progress: str = "auto",
-    metrics_port: int | None = None,
-    stream: TextIO | None = None,
-    *,
-    metrics_address: str = "127.0.0.1",
+    options: ObserverOptions | None = None, stream: TextIO | None = None, *, source: Source = "run"
 ) -> Iterator[list[Observer]]:
     """Open the observers of a run; hand them to `recover` inside the context.
 
-    The metrics are served when this returns, which is before the first byte is read.
+    The metrics are served, and in their file, when this returns, which is before the first byte is read.
 
     Args:
-        progress: one of `PROGRESS_CHOICES`.
-        metrics_port: TCP port; 0 for any free one; None for no HTTP.
+        options: None for the defaults.
         stream: where to print; standard error by default.
-        metrics_address: address to listen on.
+        source: whose recovery it is: that of this process, or one that it watches.
 
     Raises:
-        UsageError: an unknown *progress*, or a port that cannot be opened.
+        UsageError: an unknown progress, a port that cannot be opened, or a file that cannot be written.
     """
-    if progress not in PROGRESS_CHOICES:
-        raise UsageError(f"--progress {progress}: expected one of {', '.join(PROGRESS_CHOICES)}")
+    options = options or ObserverOptions()
+    if options.progress not in PROGRESS_CHOICES:
+        raise UsageError(f"--progress {options.progress}: expected one of {', '.join(PROGRESS_CHOICES)}")
     stream = sys.stderr if stream is None else stream
-    gauges = Gauges()
+    gauges, notices = Gauges(), Notices()
     observers: list[Observer] = []
     with ExitStack() as stack:
-        port = None
-        if metrics_port is not None:
-            from recovery.watch.metrics_http import serve_metrics
-
-            port = stack.enter_context(serve_metrics(gauges, metrics_port, metrics_address))
-            observers = [gauges]
-        printer = _open_printer(progress, stream, gauges, stack)
+        remarks: list[tuple[str, Level]] = []
+        if options.metrics_port is not None:
+            remarks = stack.enter_context(_served(options, gauges, notices, source))
+            observers = [gauges, notices]
+        printer = _open_printer(options.progress, stream, gauges, stack)
         if printer is not None:
-            stack.enter_context(_warnings_to(printer))
-            observers = [gauges, printer]
-            if port is not None:
-                printer.say(f"Serving metrics at http://{metrics_address}:{port}/metrics")
+            stack.enter_context(_warnings_to(printer, notices))
+            observers = [gauges, notices, printer]
+            for text, level in remarks:
+                printer.say(text, level)
+        if options.metrics_textfile is not None:
+            from recovery.watch.textfile import kept_in_file
+
+            stack.enter_context(kept_in_file(gauges, options.metrics_textfile))
+            observers = observers or [gauges]
+        stack.enter_context(_told_of_errors(gauges))
         yield observers
+
+
+@contextmanager
+def _told_of_errors(gauges: Gauges) -> Iterator[None]:
+    """Let the figures end with a run that an error ends before it has begun, or without a word to its observers."""
+    try:
+        yield
+    except BaseException as error:
+        if gauges.values().exit_code is None:
+            code = error.exit_code if isinstance(error, RecoveryError) else 1
+            if isinstance(error, InterruptedRecoveryError):
+                code = error.signal_exit_code
+            Notifier([gauges])(RunFinished(exit_code=code))
+        raise
+
+
+@contextmanager
+def _served(
+    options: ObserverOptions, gauges: Gauges, notices: Notices, source: Source
+) -> Iterator[list[tuple[str, Level]]]:
+    """Serve; gives what there is to say about it."""
+    from recovery.watch.http.routes import Routes
+    from recovery.watch.http.server import is_loopback, serve, url_of
+
+    assert options.metrics_port is not None  # else nobody wants a server
+    routes = Routes(gauges, notices, source=source, stall_seconds=options.stall_seconds)
+    with serve(routes.answer, options.metrics_port, options.metrics_host) as (host, port):
+        url = url_of(host, port)
+        remarks: list[tuple[str, Level]] = [
+            (f"Serving metrics at {url}/metrics, and a page at {url}/", "info")
+        ]
+        if not is_loopback(host):
+            open_to = (
+                "Whoever reaches that address can read the names of log dirs and topics: nobody has to log in"
+            )
+            remarks.append((f"{open_to}. Remedy: let a firewall or a network policy say who does", "warning"))
+        yield remarks
 
 
 def _open_printer(progress: str, stream: TextIO, gauges: Gauges, stack: ExitStack) -> _Printer | None:
@@ -102,20 +162,24 @@ def _can_draw(stream: TextIO) -> bool:
 class _PrinterHandler(logging.Handler):
     """Passes what this package logs with the standard library (observers switched off) to the printer."""
 
-    def __init__(self, printer: _Printer) -> None:
+    def __init__(self, printer: _Printer, notices: Notices) -> None:
         super().__init__(logging.WARNING)
         self._printer = printer
+        self._notices = notices
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print *record*; if the stream is gone, do nothing."""
+        """Print *record*; if the stream is gone, only keep it as a notice."""
+        text = record.getMessage()
+        level: Level = "error" if record.levelno >= logging.ERROR else "warning"
+        self._notices.say(text, level)
         with suppress(OSError, ValueError):
-            self._printer.say(record.getMessage(), "error" if record.levelno >= logging.ERROR else "warning")
+            self._printer.say(text, level)
 
 
 @contextmanager
-def _warnings_to(printer: _Printer) -> Iterator[None]:
+def _warnings_to(printer: _Printer, notices: Notices) -> Iterator[None]:
     logger = logging.getLogger("recovery")
-    handler = _PrinterHandler(printer)
+    handler = _PrinterHandler(printer, notices)
     logger.addHandler(handler)
     try:
         yield

@@ -12,7 +12,6 @@ If the terminal goes away, drawing stops, and the next event finds out and raise
 switches this observer off and the run continues.
 """
 
-import os.path
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,22 +25,11 @@ from rich.live import Live
 from rich.text import Text
 
 from recovery.printable import printable
-from recovery.watch.events import (
-    CorruptionFound,
-    CutByEarlierRun,
-    Event,
-    IndexFileProblem,
-    Level,
-    LogDirHandedOver,
-    LogDirOffline,
-    PartitionFinished,
-    Remark,
-    SegmentsDeleted,
-)
+from recovery.watch.events import Event, Level
 from recovery.watch.gauges import Gauges
 from recovery.watch.kafka_lines import Line
+from recovery.watch.notices import notice_of
 from recovery.watch.terminal_view import view
-from segfmt.filenames import log_name
 
 REFRESH_S = 0.25
 NOTICE_LIMIT = 20
@@ -99,8 +87,8 @@ class Terminal:
         """Note what has to be printed above the view; the figures come from the gauges."""
         if self._error is not None:
             raise self._error
-        if (line := notice_of(event)) is not None:
-            self._note(line)
+        if (notice := notice_of(event)) is not None:
+            self._note(Line(notice.line, notice.level))
 
     def say(self, text: str, level: Level = "info") -> None:
         """Print a line above the view, whatever was printed there before."""
@@ -131,39 +119,6 @@ class Terminal:
             self._console.print(_notice(self._notices.popleft()))
         values = self._gauges.values(self._monotonic_s())
         self._live.update(view(values, self._console.width, self._console.height), refresh=True)
-
-
-def notice_of(event: Event) -> Line | None:
-    """Return the line to print above the view for *event*, in plain words; None if the figures show it.
-
-    Kafka's words for the same events, and for more, are in `kafka_lines`.
-    """
-    match event:
-        case CorruptionFound():
-            log_file = os.path.join(event.log_dir, event.partition, log_name(event.base_offset))
-            cut = f"cut to {event.truncate_position} bytes, the next offset is {event.truncate_offset}"
-            return Line(f"{log_file}: {cut}: {event.reason}", "warning")
-        case SegmentsDeleted():
-            where = os.path.join(event.log_dir, event.partition)
-            count = len(event.base_offsets)
-            why = "" if event.log_end_offset is None else ", the log ends before its log start offset"
-            return Line(f"{where}: {count} segment{'' if count == 1 else 's'} dropped{why}", "warning")
-        case IndexFileProblem():
-            return Line(f"{event.path}: index file {event.problem}", "warning")
-        case PartitionFinished(status="refused" | "failed"):
-            where = os.path.join(event.log_dir, event.partition)
-            return Line(f"{where}: {event.status}: {event.reason}", "error")
-        case CutByEarlierRun():
-            return Line(f"{event.log_dir}: {event.text}", "warning")
-        case LogDirHandedOver(handoff="clean-shutdown", wrote_marker=False):
-            return Line(f"{event.log_dir}: no clean shutdown file, not all logs are recovered", "warning")
-        case LogDirOffline():
-            return Line(f"{event.log_dir}: offline: {event.error}", "error")
-        case Remark() if event.level != "info":
-            source = os.path.join(event.log_dir or "", event.partition or "")
-            return Line(f"{source}: {event.text}" if source else event.text, event.level)
-        case _:
-            return None
 
 
 def _notice(line: Line) -> Text:

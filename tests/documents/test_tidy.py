@@ -56,7 +56,7 @@ TROUBLE = {
     "LogDirOffline",
     "Remark",
 }
-"""Events that can tell of damage or refusal: the terminal prints a line for them."""
+"""Events that can tell of damage or refusal: the terminal and the page have a line for them."""
 
 
 def test_modules_can_be_read_in_one_go() -> None:
@@ -133,9 +133,9 @@ def test_every_event_is_matched_by_those_that_need_all(name: str) -> None:
     assert event_names() - matched_classes(ROOT / f"recovery/watch/{name}.py") == set()
 
 
-def test_the_terminal_prints_a_line_for_each_event_of_trouble() -> None:
+def test_there_is_a_notice_for_each_event_of_trouble() -> None:
     assert event_names() >= TROUBLE
-    assert TROUBLE - matched_classes(ROOT / "recovery/watch/terminal.py") == set()
+    assert TROUBLE - matched_classes(ROOT / "recovery/watch/notices.py") == set()
 
 
 def test_only_the_writer_and_those_with_files_of_their_own_change_files() -> None:
@@ -170,6 +170,7 @@ def test_only_the_writer_and_those_with_files_of_their_own_change_files() -> Non
         "durable.py",
         "local_store.py",  # the output of what is done with archives
         "quarantine.py",
+        "textfile.py",
         "lock.py",
         "journal.py",
         "journal_file.py",
@@ -198,6 +199,7 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
         "recovery/archive/stores/listed_store.py",  # what an option names
         "recovery/spark/session.py",  # the same
         "recovery/write/journal_file.py",  # a new file
+        "recovery/watch/textfile.py",  # a new file, too
         "recovery/read/file_system.py",
     }
     assert {place.partition(":")[0] for place in found} == elsewhere, found

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.long, needs(OTHERS_FILES, OTHER_USERS)]
 LIMITED = f"""
 import encodings.idna, os, resource, sys
 import difflib
-import recovery, recovery.cli.main, recovery.watch.open, recovery.watch.metrics_http
+import recovery, recovery.cli.main, recovery.watch.open
+import recovery.watch.http.routes, recovery.watch.http.server, recovery.watch.textfile
 import recovery.engine.process, recovery.check.api
 # The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
 recovery.recover(sys.argv.pop(1).split(","), dry_run=True)

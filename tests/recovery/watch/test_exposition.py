@@ -1,25 +1,16 @@
-"""What a scraper sees: names, labels, life of the gauges, and an HTTP server that is up in time."""
-
-import socket
-import urllib.request
-from pathlib import Path
+"""What a scraper sees: names, labels, life of the gauges."""
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from recovery.errors import UsageError
-from recovery.watch.events import RunFinished
 from recovery.watch.gauges import Gauges
-from recovery.watch.metrics_http import GaugeCollector, serve_metrics
+from recovery.watch.http.metrics import metrics_text
 from tests.runs.event_streams import (
     START_MS,
     A,
     B,
     at,
     dir_started,
-    log_finished,
     log_started,
     one_of_each,
     run_started,
@@ -35,9 +26,7 @@ def text_of(*stream, monotonic_s=1000.0):
     gauges = Gauges()
     for event in stream:
         gauges(event)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(GaugeCollector(gauges, lambda: monotonic_s))
-    return generate_latest(registry).decode("utf-8")
+    return metrics_text(gauges.values(monotonic_s)).decode("utf-8")
 
 
 def samples(text):
@@ -46,11 +35,6 @@ def samples(text):
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
-
-
-def get(port, path="/metrics"):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
-        return response.headers["Content-Type"], response.read().decode("utf-8")
 
 
 def test_kafkas_gauges_have_their_names_and_labels():
@@ -133,52 +117,7 @@ def test_rate_falls_while_nothing_moves_between_events():
 
 
 def test_paths_of_any_bytes_can_be_scraped():
-    odd = '/data/"q"\\\n\udcff'
-    found = samples(text_of(run_started(log_dirs=(odd,)), dir_started(odd)))
-    assert found[LOGS, (("dir", '/data/"q"\\\n\N{REPLACEMENT CHARACTER}'),)] == 2
-
-
-def test_served_before_the_first_event_and_until_the_context_ends():
-    gauges = Gauges()
-    with serve_metrics(gauges, 0) as port:
-        content_type, text = get(port)
-        assert content_type.startswith("text/plain")
-        assert 'kafka_log_recovery_run_state{state="waiting"} 1.0' in text
-        assert LOGS not in text
-        for event in (run_started(), dir_started()):
-            gauges(event)
-        assert f'{LOGS}{{dir="/data/a"}} 2.0' in get(port)[1]
-        gauges(log_finished())
-        assert f'{LOGS}{{dir="/data/a"}} 1.0' in get(port, "/")[1]
-        gauges(RunFinished(exit_code=0, **at(1)))
-        assert LOGS not in get(port)[1]
-    with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-
-
-def test_listens_on_loopback_only():
-    with serve_metrics(Gauges(), 0) as port:
-        # Another process may have the port at another loopback address; at all addresses nobody beside us can.
-        assert "0100007F" in (found := _listening_addresses(port))
-        assert not any(set(address) == {"0"} for address in found)
-
-
-def _listening_addresses(port: int) -> set[str]:
-    """Return the addresses at which somebody listens on *port*, as the kernel writes them."""
-    listening = "0A"
-    rows = [
-        line.split()
-        for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6")
-        for line in Path(table).read_text().splitlines()[1:]
-    ]
-    return {row[1].split(":")[0] for row in rows if row[3] == listening and row[1].endswith(f":{port:04X}")}
-
-
-def test_port_in_use_is_a_usage_error_that_names_it():
-    with serve_metrics(Gauges(), 0) as port, pytest.raises(UsageError, match=f"127.0.0.1 port {port}"):
-        serve_metrics(Gauges(), port).__enter__()
-
-
-def test_port_that_cannot_exist_is_a_usage_error():
-    with pytest.raises(UsageError, match="port 70000"):
-        serve_metrics(Gauges(), 70000).__enter__()
+    odd, other = '/data/"q"\\\n\udcff', '/data/"q"\\\n\udcfe'
+    found = samples(text_of(run_started(log_dirs=(odd, other)), dir_started(odd), dir_started(other)))
+    assert found[LOGS, (("dir", '/data/"q"\\\n\\xff'),)] == 2
+    assert found[LOGS, (("dir", '/data/"q"\\\n\\xfe'),)] == 2

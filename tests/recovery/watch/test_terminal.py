@@ -23,9 +23,10 @@ from recovery.watch.events import (
     SegmentsDeleted,
 )
 from recovery.watch.gauges import Gauges
+from recovery.watch.notices import notice_of
 from recovery.watch.notifier import Notifier
-from recovery.watch.open import open_observers
-from recovery.watch.terminal import NOTICE_LIMIT, Terminal, notice_of
+from recovery.watch.open import ObserverOptions, open_observers
+from recovery.watch.terminal import NOTICE_LIMIT, Terminal
 from recovery.watch.terminal_view import short_names, view
 from tests.runs.event_streams import (
     A,
@@ -239,9 +240,9 @@ class TestNotices:
                 "/data/a/t-0: 1 segment dropped, the log ends before its log start offset",
             ),
             (
-                IndexFileProblem(log_dir=A, partition="t-0", path="/p", problem="missing"),
+                IndexFileProblem(log_dir=A, partition="t-0", path=f"{A}/t-0/1.log", problem="missing"),
                 "warning",
-                "/p: index file missing",
+                "/data/a/t-0/1.log: index file missing",
             ),
             (log_finished(status="refused", reason="why"), "error", "/data/a/t-0: refused: why"),
             (log_finished(status="failed", reason="EIO"), "error", "/data/a/t-0: failed: EIO"),
@@ -257,7 +258,7 @@ class TestNotices:
     )
     def test_of_damage(self, event, level, expected):
         line = notice_of(event)
-        assert (line.text, line.level) == (expected, level)
+        assert (line.line, line.level) == (expected, level)
 
     def test_what_the_figures_tell_needs_none(self):
         assert notice_of(log_finished(status="truncated", truncated_bytes=1)) is None
@@ -364,12 +365,12 @@ def read_to_the_end(controller: int) -> str:
 
 class TestOpenObservers:
     def test_none_without_metrics_is_nothing_at_all(self):
-        with open_observers("none") as observers:
+        with open_observers(ObserverOptions(progress="none")) as observers:
             assert observers == []
 
     def test_auto_is_lines_where_there_is_no_terminal(self):
         out = io.StringIO()
-        with open_observers("auto", stream=out) as observers:
+        with open_observers(stream=out) as observers:
             for event in one_of_each():
                 Notifier(observers)(event)
         assert "INFO Loading logs from log dirs ArrayBuffer(/data/a, /data/b)" in out.getvalue()
@@ -381,7 +382,7 @@ class TestOpenObservers:
         try:
             with (
                 open(terminal, "w", encoding="utf-8", closefd=False) as stream,
-                open_observers("auto", stream=stream) as observers,
+                open_observers(stream=stream) as observers,
             ):
                 notifier = Notifier(observers)
                 notifier(run_started())
@@ -395,7 +396,7 @@ class TestOpenObservers:
 
     def test_json(self):
         out = io.StringIO()
-        with open_observers("json", stream=out) as observers:
+        with open_observers(ObserverOptions(progress="json"), stream=out) as observers:
             notifier = Notifier(observers)
             for event in one_of_each():
                 notifier(event)
@@ -406,8 +407,7 @@ class TestOpenObservers:
     @pytest.mark.parametrize("progress", ["log", "json", "none"])
     def test_metrics_are_served_when_the_context_opens(self, progress):
         out = io.StringIO()
-        free = 0
-        with open_observers(progress, free, out) as observers:
+        with open_observers(ObserverOptions(progress=progress, metrics_port=0), out) as observers:
             notifier = Notifier(observers)
             for event in one_of_each()[:3]:
                 notifier(event)
@@ -419,14 +419,14 @@ class TestOpenObservers:
 
     def test_unknown_progress_is_a_usage_error(self):
         with pytest.raises(UsageError, match="--progress fancy: expected one of auto, bar, log, json, none"):
-            open_observers("fancy").__enter__()
+            open_observers(ObserverOptions(progress="fancy")).__enter__()
 
     def test_a_switched_off_observer_is_told_where_the_rest_is(self):
         def breaks(event):
             raise RuntimeError("oops")
 
         out = io.StringIO()
-        with open_observers("json", stream=out) as observers:
+        with open_observers(ObserverOptions(progress="json"), stream=out) as observers:
             Notifier([*observers, breaks])(run_started())
             handlers = logging.getLogger("recovery").handlers[:]
         assert logging.getLogger("recovery").handlers != handlers

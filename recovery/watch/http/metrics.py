@@ -1,25 +1,18 @@
-"""The figures over HTTP in Prometheus' text format, at any path, usually /metrics.
+"""The figures in Prometheus' text format: what `/metrics` answers and `--metrics-textfile` holds.
 
 The two KIP-831 gauges have the names that the usual jmx_exporter rules give them and live as long as Kafka's
 (see `gauges`); the rest is `kafka_log_recovery_*`, with units, and stays to the end of the process.
-
-The server is up before the first byte is read, so a scrape at any time finds it. It listens on loopback
-unless told otherwise, in threads of its own, and reads a consistent set of figures at each scrape.
 """
 
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from typing import Final
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from recovery.errors import UsageError
 from recovery.watch.figures import LOG_STATUSES, RUN_STATES, GaugeValues, LogDirValues
-from recovery.watch.gauges import Gauges
 
-LOOPBACK = "127.0.0.1"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REMAINING_LOGS = "kafka_log_logmanager_remaininglogstorecover"
 REMAINING_SEGMENTS = "kafka_log_logmanager_remainingsegmentstorecover"
 PREFIX = "kafka_log_recovery_"
@@ -44,22 +37,20 @@ _DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float]], ...] = (
 )
 
 
-class GaugeCollector(Collector):
-    """Makes metric families of the figures at the moment of the scrape.
+class _Families:
+    """What prometheus_client takes for a registry."""
 
-    Args:
-        gauges: the observer that keeps the figures.
-        monotonic_s: the clock of the events, so that the rate falls when nothing moves.
-    """
-
-    def __init__(self, gauges: Gauges, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._gauges = gauges
-        self._monotonic_s = monotonic_s
+    def __init__(self, values: GaugeValues) -> None:
+        self._values = values
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family that has a sample."""
-        values = self._gauges.values(self._monotonic_s())
-        yield from filter(lambda family: family.samples, families(values))
+        return (family for family in families(self._values) if family.samples)
+
+
+def metrics_text(values: GaugeValues) -> bytes:
+    """Return *values* in Prometheus' text format, UTF-8; what is not known has no sample."""
+    return generate_latest(_Families(values))
 
 
 def families(values: GaugeValues) -> Iterator[Metric]:
@@ -143,38 +134,5 @@ def _remaining_segments(values: LogDirValues) -> int:
 
 
 def _label(log_dir: str) -> str:
-    """Return *path* as valid UTF-8, as the text format demands; a path need not be."""
-    return log_dir.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _pass_over(request: object, client_address: object) -> None:
-    """Print nothing: the traceback of a connection that breaks, or gets no thread, does not belong in the log."""
-
-
-@contextmanager
-def serve_metrics(gauges: Gauges, port: int, address: str = LOOPBACK) -> Iterator[int]:
-    """Serve the figures while the context is open; gives the port, which is a free one for *port* 0.
-
-    Raises:
-        UsageError: the port is in use, or may not be used.
-    """
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(GaugeCollector(gauges))
-    try:
-        server, thread = start_http_server(port, addr=address, registry=registry)
-    except (OSError, OverflowError) as error:
-        raise UsageError(
-            f"Cannot serve metrics at {address} port {port}: {error}. Choose another --metrics-port."
-        ) from error
-    except RuntimeError as error:
-        raise UsageError(
-            f"Cannot serve metrics: {error}. Remedy: allow more threads (ulimit -u, pids.max), or leave out "
-            "--metrics-port"
-        ) from error
-    server.handle_error = _pass_over  # type: ignore[method-assign]  # a scrape that fails is reported by the scraper
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    r"""Return a path as valid UTF-8, as the text format demands; two paths stay two, a byte that is none is \xff."""
+    return log_dir.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,115 @@
+"""The metrics in a file, for the textfile collector of node_exporter: what it shows outlives the process.
+
+    /var/lib/node_exporter/kafka_log_recovery.prom          read by others (mode 644), replaced whole
+    /var/lib/node_exporter/kafka_log_recovery.prom.<pid>.tmp    being written; node_exporter reads only names in .prom
+
+It is written before the first byte of a log is read, every five seconds, and once more when the run is over, however
+it ends. It is not synced: it need not survive the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event as Flag
+from threading import Thread
+
+from recovery.errors import UsageError
+from recovery.threads import MORE_THREADS, is_started
+from recovery.watch.gauges import Gauges
+from recovery.watch.http.metrics import metrics_text
+
+INTERVAL_S = 5.0
+_LAST_WRITE_S = 5.0
+"""How long the end of a run waits for the last write, to a file system that may hang."""
+
+_logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def kept_in_file(gauges: Gauges, path: str) -> Iterator[None]:
+    """Keep the figures in the file *path* while the context is open, and leave the last ones there.
+
+    Raises:
+        UsageError: the file cannot be written, or is none; or no thread can be started.
+    """
+    file = _TextFile(gauges, path)
+    try:
+        file.write()
+    except OSError as error:
+        raise UsageError(
+            f"--metrics-textfile {path}: {error.strerror}. Remedy: name a file in a folder that this user may write to"
+        ) from error
+    if not is_started(file.thread):
+        raise UsageError(
+            f"--metrics-textfile {path}: no thread can be started. Remedy: {MORE_THREADS}, or leave the option out"
+        )
+    if not path.endswith(".prom"):
+        _logger.warning(
+            "--metrics-textfile %s: node_exporter reads only files whose names end in .prom", path
+        )
+    try:
+        yield
+    finally:
+        file.stop()
+
+
+class _TextFile:
+    """The file, and the thread that writes it."""
+
+    def __init__(self, gauges: Gauges, path: str) -> None:
+        self._gauges = gauges
+        self._path = os.path.realpath(path)  # a link stays one
+        self._is_failing = False
+        self._stopped = Flag()
+        self.thread = Thread(target=self._write_until_stopped, name="textfile", daemon=True)
+
+    def write(self) -> None:
+        """Replace the file.
+
+        Raises:
+            OSError: that is not possible. The file is as it was before.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(self._path).st_mode):  # a device would be replaced by a file
+                raise OSError(0, "not a regular file", self._path)
+        temporary = f"{self._path}.{os.getpid()}.tmp"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)  # of a process that was killed
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            with open(descriptor, "wb") as stream:
+                os.fchmod(descriptor, 0o644)  # whatever the umask: node_exporter is another user
+                stream.write(metrics_text(self._gauges.values(time.monotonic())))
+            os.rename(temporary, self._path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    def stop(self) -> None:
+        """Write the file once more, and end the thread."""
+        self._stopped.set()
+        self.thread.join(_LAST_WRITE_S)
+
+    def _write_until_stopped(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self._stopped.wait(INTERVAL_S)
+            try:
+                self.write()
+            except OSError as error:
+                if not self._is_failing:
+                    _logger.warning(
+                        "--metrics-textfile %s cannot be written any more: %s; the run continues.",
+                        self._path,
+                        error.strerror,
+                    )
+                self._is_failing = True
+            else:
+                self._is_failing = False
