@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.chromium import PROGRAMS as BROWSERS
+from tests.servers.chromium import chromium_program
 from tests.servers.file_systems import overlay, tmpfs
 
 OTHER_USER = 65534
@@ -128,6 +130,12 @@ def has_go() -> bool:
     return _has("go")
 
 
+@functools.cache
+def has_chromium() -> bool:
+    """Whether a page can be looked at."""
+    return chromium_program() is not None
+
+
 MOUNTS = Need(
     is_met=may_mount,
     lack="no right to mount (CAP_SYS_ADMIN)",
@@ -190,6 +198,12 @@ GO = Need(
     tests="the tests on S3, unless the server is in the cache,",
     remedy="install Go",
 )
+CHROMIUM = Need(
+    is_met=has_chromium,
+    lack=f"no Chromium on the PATH ({', '.join(BROWSERS)})",
+    tests="the tests of the page in a browser",
+    remedy="install chromium",
+)
 ALL = (
     MOUNTS,
     MOUNTS_APART,
@@ -201,6 +215,7 @@ ALL = (
     JAVA,
     MAVEN,
     GO,
+    CHROMIUM,
 )
 
 
@@ -210,9 +225,9 @@ def needs(*what: Need) -> pytest.MarkDecorator:
 
 
 def hide_programs(folder: Path, environment: MutableMapping[str, str]) -> None:
-    """Change *environment* so that no JVM, Maven or Go can be started: scripts in *folder* that fail come first."""
+    """Change *environment* so that none of some programs can be started: scripts in *folder* that fail come first."""
     environment.pop("JAVA_HOME", None)
-    for name in ("java", "javac", "mvn", "go"):
+    for name in ("java", "javac", "mvn", "go", *BROWSERS):
         script = folder / name
         script.write_text(f"#!/bin/sh\necho 'the quick gate starts no {name}' >&2\nexit 1\n")
         script.chmod(0o755)

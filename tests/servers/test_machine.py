@@ -86,7 +86,7 @@ def test_commands_that_are_missing_are_needs_that_are_not_met(monkeypatch: pytes
         assert not is_met.__wrapped__()
 
 
-@pytest.mark.parametrize("program", ["java", "javac", "mvn", "go"])
+@pytest.mark.parametrize("program", ["java", "javac", "mvn", "go", "chromium"])
 def test_what_the_quick_gate_does_without_cannot_be_started(program: str, tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)}
     hide_programs(tmp_path, environment)

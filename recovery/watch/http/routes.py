@@ -1,6 +1,6 @@
 """Which path answers what; anything else is 404, and another method than GET and HEAD is 405.
 
-    /                        the page
+    /                        the page (`page`)
     /metrics                 Prometheus' text format (`metrics`)
     /api/v1/status           the figures and the latest notices as JSON (`status`)
     /healthz                 200, or 503 when nothing moves (`status`)
@@ -14,13 +14,13 @@ import json
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 from recovery.watch.figures import Source
 from recovery.watch.gauges import Gauges
 from recovery.watch.http.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from recovery.watch.http.metrics import metrics_text
+from recovery.watch.http.page import page
 from recovery.watch.http.status import health, status
 from recovery.watch.notices import Notices
 
@@ -62,7 +62,6 @@ class Routes:
         self._source = source
         self._stall_seconds = stall_seconds
         self._monotonic_s = monotonic_s
-        self._page = files("recovery.watch.http").joinpath("page.html").read_bytes()
         self._answers: dict[str, Callable[[], Answer]] = {
             "/": self._answer_page,
             "/metrics": self._answer_metrics,
@@ -85,12 +84,7 @@ class Routes:
         return answer()
 
     def _answer_page(self) -> Answer:
-        return Answer(
-            HTTPStatus.OK,
-            "text/html; charset=utf-8",
-            self._page,
-            {"Content-Security-Policy": "default-src 'none'"},
-        )
+        return Answer(HTTPStatus.OK, "text/html; charset=utf-8", *page())
 
     def _answer_metrics(self) -> Answer:
         return Answer(
