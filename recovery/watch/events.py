@@ -19,6 +19,9 @@ The order a driver keeps:
       LogDirFinished | LogDirOffline
     RunFinished
 
+Where somebody else's recovery is known by its gauges alone, LogDirSampled takes the place of all from PartitionStarted
+to PartitionFinished.
+
 Every byte read is reported once by `BytesScanned`, by whichever thread read it: at the end of a segment, and
 several times a second inside a big one. Progress by bytes, the rate and the ETA come from there.
 
@@ -26,7 +29,7 @@ Offsets are record offsets (int64), positions are bytes from the start of a file
 as configured, partitions are folder names ("orders-3", also "orders-3.<hex>-future").
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -172,6 +175,32 @@ class SegmentsLeft(Timed):
     log_dir: str
     thread_num: int
     remaining_segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirSampled(Timed):
+    """What the gauges of somebody else's recovery say of a log dir, in place of all events about its logs.
+
+    It is sent when anything in it has changed. What is None is not shown; a broker shows the first two alone.
+
+    Attributes:
+        remaining_logs: logs not finished yet.
+        remaining_segments: unflushed segments left of the log that a thread works on, by thread number.
+        unrecovered_segments: unflushed segments left in the log dir.
+        remaining_bytes: still to be scanned.
+        scanned_bytes, recovered_segments, recovered_bytes, truncated_bytes, truncated_batches: since the start.
+    """
+
+    log_dir: str
+    remaining_logs: int
+    remaining_segments: Mapping[int, int]
+    unrecovered_segments: int | None = None
+    remaining_bytes: int | None = None
+    scanned_bytes: int | None = None
+    recovered_segments: int | None = None
+    recovered_bytes: int | None = None
+    truncated_bytes: int | None = None
+    truncated_batches: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,6 +400,7 @@ Event = (
     | BytesScanned
     | SegmentRecovered
     | SegmentsLeft
+    | LogDirSampled
     | CorruptionFound
     | SegmentsDeleted
     | IndexFileProblem

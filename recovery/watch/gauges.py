@@ -28,6 +28,7 @@ from recovery.watch.events import (
     LogDirFinished,
     LogDirHandedOver,
     LogDirOffline,
+    LogDirSampled,
     LogDirStarted,
     PartitionChecked,
     PartitionFinished,
@@ -106,6 +107,10 @@ class Gauges:
             case SegmentsLeft():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).remaining_segments[event.thread_num] = event.remaining_segments
+            case LogDirSampled():
+                self._last_progress_ms = event.now_ms
+                newly_scanned_bytes = self._log_dir(event.log_dir).sample(event)
+                self._scanned.add(newly_scanned_bytes, event.monotonic_s)
             case PartitionFinished():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).finish_log(event)

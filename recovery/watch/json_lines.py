@@ -3,7 +3,7 @@ r"""Events as JSON, one object a line: what `--progress json` writes, as docs/pr
     {"version":1,"event":"PartitionFinished","now_ms":1795267859045,"log_dir":"/d","partition":"t-0",...}
 
 `event` is the name of the class in `events`, the other keys are its fields. "Progress" takes the place of
-`BytesScanned`, of which there are many, at most once a second: the figures of the run and of each log dir.
+`BytesScanned` and `LogDirSampled`, at most once a second: the figures of the run and of each log dir.
 "Message" is for words that belong to no event. A byte that is not UTF-8 in a name is \udc80 to \udcff, as
 Python has it.
 """
@@ -13,7 +13,15 @@ import time
 from dataclasses import fields
 from typing import Any, TextIO, get_args
 
-from recovery.watch.events import BytesScanned, Event, Level, PartitionChecked, PartitionFinished, RunFinished
+from recovery.watch.events import (
+    BytesScanned,
+    Event,
+    Level,
+    LogDirSampled,
+    PartitionChecked,
+    PartitionFinished,
+    RunFinished,
+)
 from recovery.watch.figures import GaugeValues, LogDirValues
 from recovery.watch.gauges import Gauges
 
@@ -59,11 +67,10 @@ class JsonLines:
         """Print *event*, and the progress when it is time for it."""
         if isinstance(event, RunFinished):
             self._print_progress(event)  # the final figures come first, so that RunFinished is the last line
-        if not isinstance(event, BytesScanned):
+        if not isinstance(event, (BytesScanned, LogDirSampled)):
             self._print(event_fields(event))
-        if isinstance(event, (BytesScanned, PartitionFinished, PartitionChecked)) and self._is_time(
-            event.monotonic_s
-        ):
+        moves = (BytesScanned, LogDirSampled, PartitionFinished, PartitionChecked)
+        if isinstance(event, moves) and self._is_time(event.monotonic_s):
             self._print_progress(event)
 
     def say(self, text: str, level: Level = "info") -> None:

@@ -34,6 +34,7 @@ from recovery.watch.events import (
     LogDirFinished,
     LogDirHandedOver,
     LogDirOffline,
+    LogDirSampled,
     LogDirStarted,
     PartitionChecked,
     PartitionFinished,
@@ -128,7 +129,14 @@ class KafkaLines:
                 yield Line(event.text, event.level, _place(event))
             case RunFinished():
                 yield self._run_finished(event)
-            case PartitionStarted() | BytesScanned() | SegmentRecovered() | SegmentsLeft() | LogDirFinished():
+            case (
+                PartitionStarted()
+                | BytesScanned()
+                | SegmentRecovered()
+                | SegmentsLeft()
+                | LogDirSampled()
+                | LogDirFinished()
+            ):
                 pass  # Kafka has no lines for these
 
     def _run_finished(self, event: RunFinished) -> Line:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from recovery.watch.events import (
     BytesScanned,
     CutByEarlierRun,
+    LogDirSampled,
     LogDirStarted,
     PartitionChecked,
     PartitionFinished,
@@ -75,6 +76,8 @@ class LogDirProgress:
     threads: dict[int, str] = field(default_factory=dict)
     logs: dict[str, _Log] = field(default_factory=dict)
     partitions: dict[LogStatus, int] = field(default_factory=dict)
+    taken_segments: dict[int, int] = field(default_factory=dict)
+    logs_in_hand: float = 0.0
     scanned: Pace = field(default_factory=Pace)
     work: Pace = field(default_factory=Pace)
 
@@ -139,6 +142,52 @@ class LogDirProgress:
         self.partitions[status] = self.partitions.get(status, 0) + 1
         self.work.add(LOG_WORK_BYTES, event.monotonic_s)
 
+    def sample(self, event: LogDirSampled) -> int:
+        """Take what the gauges of somebody else's recovery say; return how many bytes were scanned since the last time.
+
+        Where they show no bytes, a log in hand counts by the segments that are left of it, for the ETA alone.
+        """
+        done_logs = self.finished_logs + self.logs_in_hand
+        self.finished_logs = max(self.log_count - event.remaining_logs, 0)
+        self._sample_threads(event)
+        if event.unrecovered_segments is not None:
+            self.finished_segments = max(self.segment_count - event.unrecovered_segments, 0)
+        if event.remaining_bytes is not None:
+            self.finished_bytes = max(self.bytes_total - event.remaining_bytes, 0)
+        for name in ("recovered_segments", "recovered_bytes", "truncated_bytes", "truncated_batches"):
+            if (value := getattr(event, name)) is not None:
+                setattr(self, name, value)
+        scanned_bytes = 0
+        if event.scanned_bytes is not None:
+            if not self.scanned.amount:  # what was scanned before it was watched has no pace
+                self.scanned = Pace()
+                self.scanned.start(event.monotonic_s, event.scanned_bytes)
+            scanned_bytes = max(event.scanned_bytes - self.scanned.amount, 0)
+            self.scanned.add(scanned_bytes, event.monotonic_s)
+        done_logs = max(self.finished_logs + self.logs_in_hand - done_logs, 0.0)
+        self.work.add(scanned_bytes + round(done_logs * LOG_WORK_BYTES), event.monotonic_s)
+        return scanned_bytes
+
+    def _sample_threads(self, event: LogDirSampled) -> None:
+        """Take the segments that are left to each thread. A thread that has more than before has taken a log."""
+        for thread_num, remaining in event.remaining_segments.items():
+            before = self.remaining_segments.get(thread_num, 0)
+            if remaining > before:
+                self.taken_segments[thread_num] = remaining
+            if event.recovered_segments is None:
+                self.recovered_segments += before - remaining if remaining < before else 0
+            self.remaining_segments[thread_num] = remaining
+        # A log with none left is about to count as finished
+        self.logs_in_hand = (
+            sum(
+                1 - remaining / self.taken_segments[thread_num]
+                for thread_num, remaining in self.remaining_segments.items()
+                if remaining
+            )
+            if event.remaining_bytes is None
+            else 0.0
+        )
+
     def count_earlier_cut(self, event: CutByEarlierRun) -> None:
         """Count what an earlier run has cut, whose own figures are gone."""
         self.truncated_bytes += event.truncated_bytes
@@ -185,7 +234,8 @@ class LogDirProgress:
         remaining_bytes = 0 if self.has_ended else max(self.bytes_total - done_bytes, 0)
         done_segments = sum(log.done_segments for log in self.logs.values())
         is_idle = self.has_ended or run_has_ended
-        eta_seconds = self.work.eta_s(remaining_bytes + remaining_logs * LOG_WORK_BYTES, monotonic_s)
+        work_bytes = remaining_bytes + round(max(remaining_logs - self.logs_in_hand, 0) * LOG_WORK_BYTES)
+        eta_seconds = self.work.eta_s(work_bytes, monotonic_s)
         return LogDirValues(
             log_dir=self.log_dir,
             had_clean_shutdown=self.had_clean_shutdown,

@@ -29,12 +29,13 @@ class Pace:
         self._start_s: float | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
-    def start(self, monotonic_s: float) -> None:
-        """Begin to count the time at *monotonic_s*, with nothing done; later calls do nothing."""
+    def start(self, monotonic_s: float, amount: int = 0) -> None:
+        """Begin to count the time at *monotonic_s*, with *amount* done before; later calls do nothing."""
         if self._start_s is not None:
             return
         self._start_s = monotonic_s
-        self._samples.append((monotonic_s, 0))
+        self.amount = amount
+        self._samples.append((monotonic_s, amount))
 
     def add(self, amount: int, monotonic_s: float) -> None:
         """Grow by *amount* at *monotonic_s*."""

@@ -9,6 +9,7 @@ from recovery.watch.events import (
     LogDirFinished,
     LogDirHandedOver,
     LogDirOffline,
+    LogDirSampled,
     LogDirStarted,
     PartitionChecked,
     PartitionFinished,
@@ -107,6 +108,12 @@ def log_checked(partition="t-0", **fields) -> PartitionChecked:
     return PartitionChecked(**({"partition": partition} | defaults | at(0) | fields))
 
 
+def sampled(remaining_logs, remaining_segments=(), **fields) -> LogDirSampled:
+    """Return a sample of gauges, *remaining_segments* of the threads from 0 on."""
+    defaults = {"log_dir": A, "remaining_segments": dict(enumerate(remaining_segments))}
+    return LogDirSampled(**({"remaining_logs": remaining_logs} | defaults | at(0) | fields))
+
+
 def checking(command="verify", place=A) -> list[Event]:
     """Return a run that checks and recovers nothing: two logs, damage in the second."""
     return [
@@ -120,6 +127,19 @@ def checking(command="verify", place=A) -> list[Event]:
         log_checked("t-1", log_dir=place, segment_count=1, finding_count=2, finished_count=2, **at(0.4)),
         LogDirFinished(log_dir=place, duration_ms=400, **at(0.4)),
         RunFinished(exit_code=2, **at(0.5)),
+    ]
+
+
+def watching() -> list[Event]:
+    """Return the recovery of a broker that is watched by its gauges: ten logs, one finished each second."""
+    samples = [sampled(10 - second, (2, 1), **at(second)) for second in range(8)]
+    return [
+        run_started(log_dirs=(A,), command="watch"),
+        dir_started(log_count=10, segment_count=0, bytes_total=0),
+        *samples,
+        sampled(0, (0, 0), **at(10)),
+        LogDirFinished(log_dir=A, duration_ms=10_000, **at(10)),
+        RunFinished(exit_code=0, **at(10)),
     ]
 
 

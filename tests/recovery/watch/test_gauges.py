@@ -25,9 +25,11 @@ from tests.runs.event_streams import (
     log_started,
     one_of_each,
     run_started,
+    sampled,
     scanned,
     segment_recovered,
     segment_started,
+    watching,
 )
 
 
@@ -431,3 +433,58 @@ class TestChecks:
         assert values.partitions == {"checked": 1, "damaged": 1}
         assert (values.finished_logs, values.finished_segments, values.recovered_bytes) == (2, 4, 0)
         assert after(*checking()).values().state == "complete"
+
+
+class TestSamples:
+    """Somebody else's recovery that is known by its gauges alone."""
+
+    def test_gauges_are_as_they_were_sampled(self):
+        values = values_of(*watching()[:5])
+        assert (values.remaining_logs, values.remaining_segments) == (8, (2, 1))
+        assert (values.log_count, values.finished_logs) == (10, 2)
+        assert after(*watching()[:5]).values().last_progress_ms == START_MS + 2000
+
+    def test_the_eta_goes_by_logs(self):
+        values = values_of(*watching()[:9])
+        assert values.remaining_logs == 4
+        # A log in hand counts half for a thread with one of two segments left, and that of the other not at all.
+        assert 3.9 <= values.eta_seconds <= 4.3
+
+    def test_a_log_in_hand_counts_by_its_segments(self):
+        halves = [sampled(10 - (n // 2), (1 + (n + 1) % 2,), **at(n)) for n in range(8)]
+        slow = [sampled(10 - (n // 2), (1,), **at(n)) for n in range(8)]
+        by_segments, by_logs = (values_of(*watching()[:2], *stream) for stream in (halves, slow))
+        assert by_segments.remaining_logs == by_logs.remaining_logs == 7
+        assert by_segments.eta_seconds == pytest.approx(6.5 * 2, rel=0.01)
+        assert by_logs.eta_seconds == pytest.approx(7 * 7 / 3, rel=0.01)
+
+    def test_segments_are_counted_as_they_fall(self):
+        stream = [
+            sampled(3, (2,)),
+            sampled(3, (0,), **at(1)),
+            sampled(2, (4,), **at(2)),
+            sampled(2, (3,), **at(3)),
+        ]
+        assert values_of(*watching()[:2], *stream).recovered_segments == 3
+
+    def test_they_end_at_0_and_are_gone(self):
+        values = values_of(*watching()[:-1])
+        assert (values.remaining_logs, values.remaining_segments, values.is_finished) == (0, (0, 0), True)
+        values = values_of(*watching())
+        assert (values.remaining_logs, values.remaining_segments, values.finished_logs) == (None, (), 10)
+
+    def test_bytes_come_from_a_run_of_this_tool(self):
+        figures = {
+            "unrecovered_segments": 3,
+            "recovered_bytes": 60,
+            "truncated_bytes": 7,
+            "truncated_batches": 1,
+        }
+        stream = [
+            sampled(2, (3, 0), remaining_bytes=900, scanned_bytes=100, **figures),
+            sampled(2, (3, 0), remaining_bytes=700, scanned_bytes=300, **figures, **at(2)),
+        ]
+        values = values_of(*STARTED, *stream)
+        assert (values.remaining_bytes, values.scanned_bytes, values.recovered_bytes) == (700, 300, 60)
+        assert (values.finished_segments, values.truncated_bytes, values.truncated_batches) == (1, 7, 1)
+        assert values.bytes_per_second == 100  # what was scanned before it was watched does not count
