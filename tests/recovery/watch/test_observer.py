@@ -13,7 +13,7 @@ import pytest
 from recovery.watch import events
 from recovery.watch.events import UNSTAMPED, BytesScanned, Event, Remark
 from recovery.watch.notifier import Notifier
-from tests.runs.event_streams import START_MS, checking, one_of_each
+from tests.runs.event_streams import START_MS, checking, one_of_each, watching
 
 
 def test_every_event_class_is_in_the_union_and_in_the_sample_runs():
@@ -22,10 +22,13 @@ def test_every_event_class_is_in_the_union_and_in_the_sample_runs():
         for value in vars(events).values()
         if isinstance(value, type) and issubclass(value, events.Timed) and value is not events.Timed
     }
-    assert classes == set(typing.get_args(Event)) == {type(event) for event in [*one_of_each(), *checking()]}
+    sample_runs = [*one_of_each(), *checking(), *watching()]
+    assert classes == set(typing.get_args(Event)) == {type(event) for event in sample_runs}
 
 
-@pytest.mark.parametrize("event", [*one_of_each(), *checking()], ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize(
+    "event", [*one_of_each(), *checking(), *watching()], ids=lambda event: type(event).__name__
+)
 def test_events_are_frozen_values_that_pickle(event):
     assert pickle.loads(pickle.dumps(event)) == event
     assert not hasattr(event, "__dict__")
