@@ -18,10 +18,10 @@ from recovery.load.release import Release
 
 AUTO: Final = "auto"
 CHOICES: Final = (AUTO, Release.KAFKA_4_3.value, Release.KAFKA_4_4.value)
-_LEAST_VERSION = 7
-"""Of 3.3, the oldest that a 4.x broker knows. Kafka: MetadataVersion.MINIMUM_VERSION."""
-_MOST_VERSIONS: Final = {Release.KAFKA_4_3: 31, Release.KAFKA_4_4: 34}
-"""The highest that a broker of the release knows, unstable ones included."""
+_KNOWN_VERSIONS: Final = {Release.KAFKA_4_3: range(1, 32), Release.KAFKA_4_4: range(7, 35)}
+"""The levels that brokers of the release know, unstable ones included. Those up to 6, before 3.3, end with 3.9; 4.3
+stands for all before. Kafka: MetadataVersion.MINIMUM_VERSION.
+"""
 _NEWEST = Release.KAFKA_4_4
 
 
@@ -69,7 +69,8 @@ def starting_release(choice: str, metadata: ClusterMetadata | None, node_id: int
     own = None if node_id is None else metadata.broker_versions.get(node_id)
     if own is not None and (level is None or own >= level):
         return _by_version(own, f"broker {node_id} registered with metadata.version up to {own}")
-    if level is not None and level > _MOST_VERSIONS[Release.KAFKA_4_3]:
+    releases = [release for release, versions in _KNOWN_VERSIONS.items() if level in versions]
+    if level is not None and (own is not None or len(releases) < len(_KNOWN_VERSIONS)):
         return _by_version(level, f"the cluster's metadata.version is {level}")
     origin = f"the metadata log has no registration of broker {'?' if node_id is None else node_id}"
     if level is not None:
@@ -79,8 +80,8 @@ def starting_release(choice: str, metadata: ClusterMetadata | None, node_id: int
 
 def _by_version(version: int, origin: str) -> StartingRelease:
     """Return the oldest release that knows a metadata.version, or the newest if none does."""
-    for release, most in _MOST_VERSIONS.items():
-        if version <= most:
+    for release, versions in _KNOWN_VERSIONS.items():
+        if version < versions.stop:
             return StartingRelease(release=release, origin=origin)
     warning = (
         f"{origin}, newer than Kafka {_NEWEST.value}, whose rules are the newest known here, and are used"
@@ -89,11 +90,12 @@ def _by_version(version: int, origin: str) -> StartingRelease:
 
 
 def _refuse_level(release: Release, level: int | None) -> None:
-    if level is None or _LEAST_VERSION <= level <= _MOST_VERSIONS[release]:
+    known = _KNOWN_VERSIONS[release]
+    if level is None or level in known:
         return
-    fitting = [each.value for each, most in _MOST_VERSIONS.items() if _LEAST_VERSION <= level <= most]
+    fitting = [each.value for each, versions in _KNOWN_VERSIONS.items() if level in versions]
     remedy = f"--release {fitting[0]}" if fitting else f"--release {AUTO}"
     raise UsageError(
         f"--release {release.value}: the cluster's metadata.version is {level}, and a broker of this release knows "
-        f"{_LEAST_VERSION} to {_MOST_VERSIONS[release]}, so it does not start. Nothing was changed. Remedy: {remedy}"
+        f"{known.start} to {known.stop - 1}, so it does not start. Nothing was changed. Remedy: {remedy}"
     )

@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.broker.starting_release import starting_release
 from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.check.options import VerifyOptions
 from recovery.check.report import VerifyReport
 from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
 from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
+from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.read.file_system import absolute
 from recovery.stop_request import StopRequest
@@ -61,7 +63,11 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
     overrides, topics_here = options.topic_configs or {}, topics_in(dirs.log_dirs)
     texts = (*options.config_notes, *dirs.notes, *without_effect(overrides, topics_here))
     remarks = [Remark(text=text, level="warning") for text in texts]
-    metadata = _metadata((absolute(broker.metadata_log_dir), *dirs.log_dirs), remarks)
+    metadata_first = (absolute(broker.metadata_log_dir), *dirs.log_dirs)
+    metadata = _metadata(metadata_first, remarks)
+    identity = identify(metadata_first, node_id=broker.node_id, metadata_log_dir=None)
+    release = starting_release(options.release, metadata, identity.node_id)
+    remarks += [Remark(text=text, level="warning") for text in (release.warning,) if text is not None]
     configs = TopicConfigs(
         broker=broker if metadata is None else broker.with_dynamic(cluster_default=metadata.cluster_default),
         records={} if metadata is None else metadata.topic_configs,
@@ -73,6 +79,7 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
         thread_count=options.threads or broker.recovery_threads_per_data_dir,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
         node_id=broker.node_id,
+        release=release,
         remarks=tuple(remarks),
     )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from recovery.broker.starting_release import StartingRelease
 from recovery.check.finding import FileVerdict
 from recovery.printable import printable
 from recovery.problem import Note
@@ -59,6 +60,7 @@ class VerifyReport:
 
     Attributes:
         is_deep: whether records were opened.
+        release: of the broker that will start, and how it is known.
         signal_number: the signal that ended the run early, or 0.
         notes: what was assumed, ignored or missing in the whole run.
     """
@@ -66,6 +68,7 @@ class VerifyReport:
     log_dirs: tuple[LogDirVerdicts, ...]
     is_deep: bool
     duration_ms: int
+    release: StartingRelease = field(default_factory=StartingRelease)
     signal_number: int = 0
     notes: tuple[Note, ...] = ()
 
@@ -112,6 +115,7 @@ class VerifyReport:
         report = {
             "version": 1,
             "deep": self.is_deep,
+            "release": self.release.to_json(),
             "exitCode": self.exit_code,
             "durationMs": self.duration_ms,
             "summary": {
@@ -157,5 +161,6 @@ class VerifyReport:
         )
         outcome = f"{len(self.damaged)} damaged, {len(self.unchecked)} not checked"
         end = "interrupted" if self.signal_number else outcome
+        lines.append(f"checked {self.release}")
         lines.append(f"{checked} in {self.duration_ms / 1000:.1f} s: {end}")
         return lines

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from recovery.broker.starting_release import StartingRelease
 from recovery.check.checked_log_dir import CheckedLogDir, find_contradictions, kind_of, log_sizes
 from recovery.check.choice import PartitionChoice
 from recovery.check.facts import PartitionFacts
@@ -91,6 +92,7 @@ class BrokerFacts:
         thread_count: threads for each log dir; they work in one pool.
         producer_id_expiration_ms: `producer.id.expiration.ms`.
         node_id: that of the configuration, None if it has none.
+        release: of the broker that will start, and how it is known.
         remarks: what was noticed so far, for the observers; they become notes of the run.
     """
 
@@ -98,6 +100,7 @@ class BrokerFacts:
     thread_count: int
     producer_id_expiration_ms: int = 86_400_000
     node_id: int | None = None
+    release: StartingRelease = field(default_factory=StartingRelease)
     remarks: tuple[Remark, ...] = ()
 
 
@@ -160,6 +163,7 @@ class VerifyRun:
         report = VerifyReport(
             log_dirs=tuple(checked_dir.report() for checked_dir in self._dirs),
             is_deep=self._options.deep,
+            release=self._broker.release,
             duration_ms=round((time.monotonic() - started_s) * 1000),
             signal_number=signal_number,
             notes=tuple(Note(level=remark.level, text=remark.text) for remark in self._broker.remarks),
@@ -178,6 +182,7 @@ class VerifyRun:
                 dry_run=True,
                 cpu_path=kernels.cpu_path,
                 kernel_origin=kernels.origin,
+                release=self._broker.release.release.value,
             )
         )
         for remark in (*kernels.remarks, *self._broker.remarks):

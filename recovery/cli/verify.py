@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_reading_arguments,
+    add_release_argument,
     add_setting_arguments,
     add_thread_argument,
     add_watching_arguments,
@@ -60,6 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="only this partition; may be given more than once",
     )
     settings = add_setting_arguments(parser)
+    add_release_argument(settings)
     add_thread_argument(settings)
     add_reading_arguments(settings)
     parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
@@ -99,6 +101,7 @@ def _options(arguments: argparse.Namespace) -> VerifyOptions:
         config=properties.values,
         config_notes=properties.notes,
         topic_configs=topic_configs_of(arguments),
+        release=arguments.release,
         deep=arguments.deep,
         threads=arguments.threads,
         max_bytes_per_second=arguments.max_bytes_per_second,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from recovery.broker.starting_release import AUTO, CHOICES
-from recovery.errors import UsageError
-from recovery.logdir.options import LogDirOptions
+from recovery.logdir.options import LogDirOptions, refuse_wrong_choice
 from recovery.watch.events import Handoff
 
 Processes = Literal["auto", "always", "never"]
@@ -21,7 +19,6 @@ class RecoverOptions(LogDirOptions):
         is_config_complete: whether these are all of the broker's properties, so that what they leave out has Kafka's
             default there; None means yes if the log dirs come from them. If a setting that decides whether a log has
             a remote part is unknown, it is assumed with a note, or its partition is refused.
-        release: of the broker that will start: 4.3 (and all before), 4.4, or auto, which asks the metadata log.
         dry_run: change nothing, report what would be done.
         handoff: what the broker finds afterwards.
         quarantine_dir: where cut bytes go; None for a sibling of each log dir.
@@ -35,7 +32,6 @@ class RecoverOptions(LogDirOptions):
     """
 
     is_config_complete: bool | None = None
-    release: str = AUTO
     dry_run: bool = False
     handoff: Handoff = "clean-shutdown"
     quarantine_dir: str | None = None
@@ -48,13 +44,8 @@ class RecoverOptions(LogDirOptions):
 
     def refuse_wrong_values(self) -> None:
         """Raise UsageError if a choice is none of those there are, or a number is out of range."""
-        for option, value, choices in (
-            ("--release", self.release, CHOICES),
-            ("--handoff", self.handoff, get_args(Handoff)),
-            ("--processes", self.processes, get_args(Processes)),
-        ):
-            if value not in choices:
-                raise UsageError(f"{option} {value}: expected one of {', '.join(choices)}")
+        refuse_wrong_choice("--handoff", self.handoff, get_args(Handoff))
+        refuse_wrong_choice("--processes", self.processes, get_args(Processes))
         LogDirOptions.refuse_wrong_values(self)  # `super()` does not find a class that slots have made anew
 
     def of_a_log_dir(self) -> RecoverOptions:

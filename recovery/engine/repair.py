@@ -13,8 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger
-from recovery.errors import LogDirOfflineError
-from recovery.load.preflight import notes_of, problems_of
+from recovery.errors import LogDirOfflineError, PartitionRefusedError
+from recovery.load.model import PartitionTask
+from recovery.load.preflight import fold_checked, notes_of, problems_of, reads_segments
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import LOG_DIR_ITSELF
 from recovery.problem import Problem
@@ -107,14 +108,27 @@ def repairs_of(inventory: LogDirInventory) -> tuple[Move, ...]:
     for refused in inventory.refused:
         moves += _moves(refused.refusal.problems)
     for task in inventory.tasks:
-        files = PartitionFiles(os.path.join(inventory.log_dir, task.folder), task.settings)
-        problems = problems_of(task, files)
+        problems = _problems_of(task, os.path.join(inventory.log_dir, task.folder))
         if all(problem.repair is not None for problem in problems):
             moves += _moves((*problems, *notes_of(task)), folder=task.folder)
     moves_by_path: dict[str, Move] = {}
     for move in moves:
         moves_by_path.setdefault(move.path, move)
     return tuple(moves_by_path.values())
+
+
+def _problems_of(task: PartitionTask, path: str) -> tuple[Problem, ...]:
+    """Return the problems of a partition; of one whose segments a repair lets be read, as that would leave it."""
+    files = PartitionFiles(path, task.settings)
+    try:
+        problems = problems_of(task, files)
+        if reads_segments(problems):
+            fold_checked(task, files)  # it raises, having problems
+    except PartitionRefusedError as refusal:
+        problems = refusal.problems
+    finally:
+        files.close()
+    return problems
 
 
 def _moves(problems: Iterable[Problem], *, folder: str = "") -> list[Move]:

@@ -90,11 +90,12 @@ def _dir_text(log_dir: LogDirReport, *, dry_run: bool) -> str:
         return "nothing to recover, nothing changed"
     counts = _count(partition.status for partition in log_dir.partitions)
     counts_text = ", ".join(f"{count} {status}" for status, count in counts.items())
-    marker = (
-        "a broker will skip recovery here"
-        if log_dir.marker
-        else "no clean-shutdown marker: a broker will check this dir"
-    )
+    if log_dir.marker and any(partition.status in ("refused", "failed") for partition in log_dir.partitions):
+        marker = "the clean-shutdown marker stays, but a broker may halt on what is refused"
+    elif log_dir.marker:
+        marker = "a broker will skip recovery here"
+    else:
+        marker = "no clean-shutdown marker: a broker will check this dir"
     return f"{counts_text or 'no partitions'}; {marker}" + (" (dry run)" if dry_run else "")
 
 

@@ -7,7 +7,8 @@ them (`fold_checked`). A problem has a repair if moving files away is enough for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +16,7 @@ from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.load.fold import fold, unflushed_segments
 from recovery.load.limits import MAX_LOG_BYTES, refuse_large_index, refuse_large_log
-from recovery.load.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
+from recovery.load.model import Cut, Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.load.segments import Segment, first_unflushed
 from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
 from recovery.load.stops import refusal_of_stop
@@ -62,7 +63,9 @@ def fold_checked(
             problems += [problem for problem in refusal.problems if problem not in problems]
             problems += _problems_after(rest, refusal, source.scan if peek is None else peek)
     if outcome is None or problems:
-        raise PartitionRefusedError.of(problems)
+        raise PartitionRefusedError.of(
+            problems if outcome is None else _without_cuts(task, problems, outcome)
+        )
     notes = tuple(str(note) for note in notes_of(task))
     return replace(outcome, warnings=outcome.warnings + notes) if notes else outcome
 
@@ -102,6 +105,11 @@ def notes_of(task: PartitionTask) -> Iterator[Problem]:
                 remedy="move it out of the partition's folder",
                 repair=None if kind in LINKS_TO_NOTHING else Repair(names=(name,)),
             )
+
+
+def reads_segments(problems: Iterable[Problem]) -> bool:
+    """Whether the repair of *problems* lets a segment be read for its indexes, and cut if it is damaged."""
+    return any(_logs_read(problem) for problem in problems)
 
 
 def without_files(task: PartitionTask, names: Iterable[str]) -> PartitionTask:
@@ -255,6 +263,38 @@ def _without_problems(task: PartitionTask, problems: list[Problem]) -> Partition
     if any(file_kind(name) is not FileKind.OTHER for name in task.unreadable):
         return None
     return without_files(task, gone) if gone else task
+
+
+def _without_cuts(task: PartitionTask, problems: list[Problem], outcome: PartitionOutcome) -> list[Problem]:
+    """Return *problems* without the repairs by which a segment would be cut that is not read otherwise.
+
+    Args:
+        outcome: what is left of the log once all of them are repaired.
+    """
+    unflushed = {file for file, _, _ in unflushed_segments(task)}
+    cuts = {cut.file: cut for cut in outcome.cuts if cut.file not in unflushed}
+    return [_without_cut(problem, cuts) for problem in problems]
+
+
+def _without_cut(problem: Problem, cuts: Mapping[str, Cut]) -> Problem:
+    cut = next((cuts[log] for log in _logs_read(problem) if log in cuts), None)
+    if cut is None:
+        return problem
+    remedy = (
+        f"copy the partition from another replica. {cut.file} is damaged at byte {cut.position}: if its indexes are "
+        f"moved away to be rebuilt, {cut.batch_count} batches are cut, as by a broker"
+    )
+    return replace(problem, remedy=remedy, repair=None)
+
+
+def _logs_read(problem: Problem) -> list[str]:
+    """Return the logs that are read to rebuild the indexes which a repair moves away."""
+    logs = []
+    for name in () if problem.repair is None else problem.repair.names:
+        if file_kind(name) is FileKind.OFFSET_INDEX:
+            with suppress(FileNameError):
+                logs.append(log_name(read_offset(name)))
+    return logs
 
 
 def _problems_after(

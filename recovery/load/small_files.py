@@ -41,8 +41,9 @@ def txn_index_problem(tree: PartitionTree, segment: Segment, *, is_low_byte_read
     except CorruptIndexError as error:
         return str(error)
     except FormatError as error:
+        original = tree.original(segment.txn_index)
         raise PartitionRefusedError(
-            file=segment.txn_index,
+            file=segment.txn_index if original is None else original.file,
             position=error.position,
             rule=f"{error} ({error.kafka} stops the broker)",
             remedy="move the transaction index and the segment's .index away: both are rebuilt from the log",

@@ -388,7 +388,7 @@ def _with_known_versions(before: Trees, report: RecoveryReport) -> Trees:
     return {
         name: {
             path: _with_known_version(data)
-            if path.endswith(".txnindex")
+            if path.endswith((".txnindex", ".txnindex.swap"))
             and "/" in path  # what lies in the log dir itself is where a link leads, which is refused
             and name not in offline
             and (name, path.partition("/")[0]) not in refused

@@ -48,7 +48,9 @@ def test_a_downgraded_broker_has_registered_again():
     assert found(level=30, registered={1: 30, 2: 33}).release is Release.KAFKA_4_3
 
 
-@pytest.mark.parametrize(("level", "release"), [(7, "unknown"), (31, "unknown"), (32, "4.4"), (33, "4.4")])
+@pytest.mark.parametrize(
+    ("level", "release"), [(6, "4.3"), (7, "unknown"), (31, "unknown"), (32, "4.4"), (33, "4.4")]
+)
 def test_without_a_registration_the_level_is_a_lower_bound(level, release):
     one = found(level=level, registered={2: 33})
     assert one.release.value == release
@@ -57,6 +59,8 @@ def test_without_a_registration_the_level_is_a_lower_bound(level, release):
 
 def test_a_level_above_the_registration_counts():
     assert found(level=33, registered={1: 30}).release is Release.KAFKA_4_4
+    one = found(level=25, registered={1: 20})
+    assert (one.release, one.origin) == (Release.KAFKA_4_3, "the cluster's metadata.version is 25")
 
 
 @pytest.mark.parametrize("known", [{"level": 99}, {"level": 30, "registered": {1: 35}}])
@@ -81,7 +85,12 @@ def test_the_option_comes_first(choice):
 
 @pytest.mark.parametrize(
     ("choice", "level", "remedy"),
-    [("4.3", 33, "--release 4.4"), ("4.4", 35, "--release auto"), ("4.4", 6, "--release auto")],
+    [
+        ("4.3", 33, "--release 4.4"),
+        ("4.4", 35, "--release auto"),
+        ("4.4", 6, "--release 4.3"),
+        ("4.3", 0, "--release auto"),
+    ],
 )
 def test_a_level_that_the_chosen_release_cannot_load_is_an_error(choice, level, remedy):
     with pytest.raises(UsageError, match=f"metadata.version is {level}, .*does not start.*Remedy: {remedy}"):

@@ -198,6 +198,23 @@ class TestNever:
         assert action_lines(report) == []
         assert {path: at for path, at in footprint(log.log_dir).items() if path.startswith("t-0")} == found
 
+    @pytest.mark.parametrize("state", ["F", "C"])
+    def test_no_index_whose_segment_would_be_cut(self, state: str, pristine: Path, ram_path: Path) -> None:
+        """Nothing reads a flushed segment, so what is damaged in it is not cut, before it has to be read."""
+        log = make_log(pristine, ram_path / "d", state)
+        (log.folder / "foo.log").write_bytes(b"left alone, too: the partition is refused anyway")
+        log.file(0, ".txnindex").write_bytes(b"\x01\x00" + bytes(32))
+        log.flip(0, 100)
+        found = footprint(log.log_dir)
+        report = recover(sample_of(log), [log.log_dir], repair=True)
+        (partition,) = report.partitions
+        assert (report.exit_code, partition.status, action_lines(report)) == (4, "refused", [])
+        assert {path: at for path, at in footprint(log.log_dir).items() if path in found} == found
+        (problem,) = [one for one in partition.problems if one.file.endswith(".txnindex")]
+        assert problem.repair is None
+        assert "00000000000000000000.log is damaged at byte 0: " in problem.remedy
+        assert "12 batches are cut" in problem.remedy
+
     @needs(OTHERS_FILES)
     @pytest.mark.parametrize(
         ("name", "owner", "dir_owner", "is_moved"),

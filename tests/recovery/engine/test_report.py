@@ -180,6 +180,11 @@ def test_a_dry_run_says_so_in_every_place() -> None:
     assert text[-1] == "734 bytes (5 batches) would be cut off and kept in quarantine"
 
 
+def test_a_marker_over_what_is_refused_promises_nothing() -> None:
+    text = report(log_dir(REFUSED, status="partial", marker=True)).to_text().splitlines()
+    assert text[0] == "/d1: 1 refused; the clean-shutdown marker stays, but a broker may halt on what is refused"
+
+
 def test_json() -> None:
     document = json.loads(FULL.to_json())
     assert {key: value for key, value in document.items() if key != "logDirs"} == {
