@@ -68,11 +68,12 @@ class CaseResult:
 class Campaign:
     """The samples, unpacked once and held; each case works on a copy of one partition."""
 
-    def __init__(self, oracle: Oracle, root: Path, *, thread_counts: Sequence[int] = (2,)) -> None:
+    def __init__(self, oracle: Oracle | None, root: Path, *, thread_counts: Sequence[int] = (2,)) -> None:
+        """Unpack the samples below *root*; without an *oracle* damage them only."""
         self._root = root
         self._thread_counts = tuple(thread_counts)
         samples = [unpack(name, root / "samples") for name in SAMPLES]
-        self._judges = {sample.name: Judge(oracle, sample) for sample in samples}
+        self._judges = {} if oracle is None else {sample.name: Judge(oracle, sample) for sample in samples}
         self.partitions = [
             (sample, folder)
             for sample in samples
@@ -139,7 +140,16 @@ class Campaign:
         raise RuntimeError(f"none of {names} finds anything to bite on")
 
     def _run_whole(self, name: str, rng: random.Random, work: Path) -> CaseResult:
-        """Damage some partitions of a whole log dir, each once or twice."""
+        sample, source, damages = self.damaged_whole(rng, work)
+        judgement = self._judges[sample.name].compare([work / "d"], work, thread_counts=self._thread_counts)
+        return _result(name, f"{sample.name}/{source.name}", damages, judgement)
+
+    def damaged_whole(self, rng: random.Random, work: Path) -> tuple[Sample, Path, list[str]]:
+        """Make a whole log dir of a sample at *work* / "d", some partitions damaged, each once or twice.
+
+        Returns:
+            The sample, its log dir that was copied, and the damages.
+        """
         sample, folder = rng.choice(self.partitions)
         source = folder.parent
         tree = {
@@ -158,8 +168,7 @@ class Campaign:
                 at: data for at, data in tree_of(victim.log_dir).items() if at.startswith(f"{path.name}/")
             }
         write_tree(tree, work / "d")
-        judgement = self._judges[sample.name].compare([work / "d"], work, thread_counts=self._thread_counts)
-        return _result(name, f"{sample.name}/{source.name}", damages, judgement)
+        return sample, source, damages
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
