@@ -13,7 +13,7 @@ from recovery.engine.resume import RunJournal
 from recovery.engine.segment_news import SegmentNews
 from recovery.engine.shared_scans import SharedScans
 from recovery.errors import PartitionRefusedError
-from recovery.load.fold import unflushed_segments
+from recovery.load.fold import unflushed_count, unflushed_segments
 from recovery.load.model import BatchSpan, Blob, Original, PartitionTask, ScanMode, ScanRequest
 from recovery.read.partition_files import PartitionFiles
 from recovery.watch.events import BytesScanned
@@ -60,16 +60,15 @@ class PartitionScans:
         )
         self._small_files: dict[str, bytes] = {}
         self._scanned_before: set[str] = set()
-        self._owner = 0
-        self.news = SegmentNews(
-            task, context.notify, unflushed_count=len(unflushed), thread_num_of=lambda: self._owner
-        )
+        self.news = SegmentNews(task, context.notify)
         requests = [recovery_request(file, base, size) for file, base, size in unflushed if size]
         self._shared = SharedScans(self._scan, requests if len(requests) > 1 else [])
 
     def start(self, thread_num: int) -> None:
-        """Note which thread of the log dir loads the partition."""
-        self._owner = thread_num
+        """Note which thread of the log dir loads the partition, and count its unflushed segments."""
+        if not self._journal.is_committed(self._task.folder):
+            self.unflushed_count = unflushed_count(self._task, self)
+        self.news.start(thread_num, self.unflushed_count)
 
     def has_pending(self) -> bool:
         """Return whether there is a scan that no thread has begun."""

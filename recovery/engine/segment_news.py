@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from native.raw_scan import RawScan, Stop
@@ -49,23 +48,22 @@ class SegmentNews:
     A segment without an offset index is recovered while the log is loaded, and has its turn among the unflushed ones
     then: each of these is told once, whichever pass comes first. It is recovered when the load asks for another one,
     or has ended (`finish`): until then it may be refused, split, or read again up to what is out of order.
-
-    Args:
-        unflushed_count: how many segments a recovery will most likely read; the load knows better.
-        thread_num_of: returns the thread that owns the log.
     """
 
-    def __init__(
-        self, task: PartitionTask, notify: Observer, *, unflushed_count: int, thread_num_of: Callable[[], int]
-    ) -> None:
+    def __init__(self, task: PartitionTask, notify: Observer) -> None:
         self._task = task
         self._notify = notify
-        self._thread_num_of = thread_num_of
-        self._count = unflushed_count
+        self._thread_num = 0
+        self._count = 0
         self._unflushed: set[int] = set()
         self._valid_bytes: dict[int, int] = {}
         self._in_hand: _InHand | None = None
         self._scanned_bytes = 0
+
+    def start(self, thread_num: int, unflushed_count: int) -> None:
+        """Hear which thread loads the log, and how many segments it will most likely recover."""
+        self._thread_num = thread_num
+        self._count = unflushed_count
 
     def begin(self, request: ScanRequest) -> None:
         """Hear that the load asks for the scan of a segment."""
@@ -86,7 +84,7 @@ class SegmentNews:
                 SegmentRecoveryStarted(
                     log_dir=self._task.log_dir,
                     partition=self._task.folder,
-                    thread_num=self._thread_num_of(),
+                    thread_num=self._thread_num,
                     base_offset=request.base_offset,
                     size_bytes=request.part.size_bytes,
                     ordinal=len(self._unflushed),
@@ -126,7 +124,7 @@ class SegmentNews:
             SegmentRecovered(
                 log_dir=self._task.log_dir,
                 partition=self._task.folder,
-                thread_num=self._thread_num_of(),
+                thread_num=self._thread_num,
                 base_offset=request.base_offset,
                 size_bytes=request.part.size_bytes,
                 valid_bytes=in_hand.valid_bytes,

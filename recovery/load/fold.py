@@ -72,9 +72,38 @@ def unflushed_segments(task: PartitionTask) -> list[tuple[str, int, int]]:
     """
     if not task.is_recovered or task.recovery_point == LONG_MAX:
         return []
-    logs = sorted((base, name) for name, base in log_base_offsets(task.files).items())
-    first = first_unflushed((base for base, _ in logs), task.recovery_point)
-    return [(name, base, task.files[name].size_bytes) for base, name in logs if base >= first]
+    return [
+        (name, base, task.files[name].size_bytes)
+        for name, base in _unflushed(task.files, task.recovery_point)
+    ]
+
+
+def unflushed_count(task: PartitionTask, source: PartitionSource) -> int:
+    """Return how many segments a recovery will read once finished swaps have taken the place of segments.
+
+    Like `unflushed_segments`, without the sizes: an interrupted cleaning or split leaves other segments than the names
+    say, and only the ends of the `.swap` files tell which ones.
+    """
+    segments = unflushed_segments(task)
+    has_swaps = any(file_kind(name) in (FileKind.SWAP, FileKind.CLEANED) for name in task.files)
+    if not (task.is_recovered and task.recovery_point < LONG_MAX and has_swaps):
+        return len(segments)
+    tree = PartitionTree(task.files, source, task.others)
+    reader = LogReader(tree, source, partial(remedy_by_checking, task))
+    try:
+        settle_leftovers(tree, reader, segment_index_bytes=task.settings.segment_index_bytes)
+    except (OSError, PartitionRefusedError, FileNameError):  # the load meets it again
+        return len(segments)
+    return len(_unflushed(tree.names(), task.recovery_point))
+
+
+def _unflushed(names: Iterable[str], recovery_point: int) -> list[tuple[str, int]]:
+    """Return name and base offset of the unflushed segments among files, ascending; a broker loads each offset once."""
+    logs: dict[int, str] = {}
+    for name, base in sorted(log_base_offsets(names).items()):  # the name that Kafka gives comes first
+        logs.setdefault(base, name)
+    first = first_unflushed(logs, recovery_point)
+    return [(name, base) for base, name in sorted(logs.items()) if first <= base < LONG_MAX]
 
 
 class _Loader:
@@ -213,9 +242,9 @@ class _Loader:
             self._warnings += [] if warning is None else [warning]
 
     def _is_unflushed(self, base_offset: int) -> bool:
-        """Whether the segment will have its turn, should no cut come before it."""
-        task = self._task
-        return task.recovers(base_offset, self._first_unflushed_base) and task.recovery_point < LONG_MAX
+        """Whether the segment has its turn in `_recover_unflushed`, should no cut come before it."""
+        is_recovered = self._task.recovers(base_offset, self._first_unflushed_base)
+        return is_recovered and max(base_offset, self._task.recovery_point) < LONG_MAX
 
     def _recover_while_loading(self, segment: Segment, problem: IndexProblem) -> None:
         """Recover a segment before its turn. A cut here does not delete later segments: the broker leaves a hole."""

@@ -246,7 +246,7 @@ class LogDirProgress:
             log_count=self.log_count,
             finished_logs=self.finished_logs,
             segment_count=self.segment_count,
-            finished_segments=self.finished_segments + done_segments,
+            finished_segments=min(self.finished_segments + done_segments, self.segment_count),
             recovered_segments=self.recovered_segments,
             bytes_total=self.bytes_total,
             remaining_bytes=remaining_bytes,

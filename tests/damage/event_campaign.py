@@ -54,16 +54,9 @@ class Case:
         events: list[Event] = []
         options = {"thread_count": 1} | options
         # What is read is not what is counted: helpers read on behind a cut, and an interrupted run has read before
-        reads_all_once = options["thread_count"] == 1 and not options.pop("is_resumed", False)
-        has_swaps = any(self.logs("*.swap"))
+        reads_all_once = not options.pop("is_resumed", False) and options["thread_count"] == 1
         report = recover(self.sample, self.log_dirs, observers=[events.append], **options)
-        is_split = any("split, its offsets" in text for log in report.partitions for text in log.warnings)
-        return broken_rules(
-            events,
-            report,
-            reads_all_once=reads_all_once,
-            counts_are_known=not (has_swaps or is_split),
-        )
+        return broken_rules(events, report, reads_all_once=reads_all_once)
 
     def logs(self, pattern: str) -> Iterator[Path]:
         """The files of this pattern in the folders of logs."""
@@ -109,7 +102,7 @@ def _interrupted(case: Case) -> list[str]:
 def _told(case: Case, *, watch: Callable[[Event], None], **options: Any) -> list[str]:
     events: list[Event] = []
     report = recover(case.sample, case.log_dirs, observers=[events.append, watch], **options)
-    return broken_rules(events, report, reads_all_once=False, counts_are_known=not any(case.logs("*.swap")))
+    return broken_rules(events, report, reads_all_once=False)
 
 
 def _killed(case: Case) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,21 +53,18 @@ def broken_rules(
     report: RecoveryReport,
     *,
     reads_all_once: bool = True,
-    counts_are_known: bool = True,
 ) -> list[str]:
     """Return in words which rules the events of a recovery break; *report* is what it has returned.
 
     Args:
         reads_all_once: whether it read what the report counts and nothing else: no interrupted run has read for it,
             and no helper has read ahead, beyond a cut.
-        counts_are_known: whether the names of a log's files say how many unflushed segments its load will meet:
-            neither `.swap` files nor a segment to be split.
     """
     told = list(_order(events))
-    told += _replay(events)
-    logs = _logs(events)
-    for log in logs.values():
-        told += _segments(log, counts_are_known=counts_are_known)
+    splits = _splits(report)
+    told += _replay(events, splits)
+    for place, log in _logs(events).items():
+        told += _segments(log, is_split=place in splits)
     told += _sums(events, report, reads_all_once=reads_all_once)
     told += _lines(events, report)
     return told
@@ -104,18 +101,27 @@ def _logs(events: Sequence[Event]) -> dict[tuple[str, str], _Log]:
     return logs
 
 
-def _segments(log: _Log, *, counts_are_known: bool) -> Iterator[str]:
+def _splits(report: RecoveryReport) -> set[tuple[str, str]]:
+    """Return log dir and folder of the logs with a segment that is split: a broker begins with its segments anew."""
+    return {
+        (log.log_dir, log.folder)
+        for log in report.partitions
+        if any("split, its offsets" in text for text in log.warnings) or log.status == "refused"
+    }
+
+
+def _segments(log: _Log, *, is_split: bool) -> Iterator[str]:
     """Rules for the segments of one log: each once, counted x/y, and down to 0."""
     name, announced = log.started.partition, log.started.unflushed_segment_count
-    for told in (log.begun, log.recovered):
+    for told in ([] if is_split else log.begun, log.recovered):
         bases = [event.base_offset for event in told]
         if len(set(bases)) != len(bases):
             yield f"{name}: a segment is told twice: {bases}"
     unflushed = {event.base_offset for event in log.begun}
     expected = list(range(len(log.begun)))
-    if [event.ordinal for event in log.begun] != expected:
+    if [event.ordinal for event in log.begun] != expected and not is_split:
         yield f"{name}: x is {[event.ordinal for event in log.begun]}, not {expected}"
-    if counts_are_known:
+    if not is_split:
         if {event.count for event in log.begun} - {announced}:
             yield f"{name}: y is {[event.count for event in log.begun]}, {announced} were announced"
         remaining = announced or 0
@@ -130,9 +136,10 @@ def _segments(log: _Log, *, counts_are_known: bool) -> Iterator[str]:
     if finished is None:
         return
     if finished.status in ("unchanged", "recovered", "truncated"):
-        if missing := unflushed - {event.base_offset for event in log.recovered}:
+        missing = unflushed - {event.base_offset for event in log.recovered}
+        if missing and not is_split:
             yield f"{name}: begun and not recovered: {missing}"
-        if log.recovered and log.recovered[-1].remaining_segments and counts_are_known:
+        if log.recovered and log.recovered[-1].remaining_segments and not is_split:
             yield f"{name}: {log.recovered[-1].remaining_segments} segments remain at its end"
     if log.recovered and (finished.recovered_segments, finished.recovered_bytes) != (
         len(log.recovered),
@@ -141,7 +148,7 @@ def _segments(log: _Log, *, counts_are_known: bool) -> Iterator[str]:
         yield f"{name}: {len(log.recovered)} segments told as recovered, {finished.recovered_segments} finished"
 
 
-def _replay(events: Sequence[Event]) -> Iterator[str]:
+def _replay(events: Sequence[Event], splits: Collection[tuple[str, str]]) -> Iterator[str]:
     """Rules for the gauges after each event: what falls, what grows, by how much, and when they are there."""
     gauges = Gauges()
     before: GaugeValues | None = None
@@ -155,14 +162,16 @@ def _replay(events: Sequence[Event]) -> Iterator[str]:
                 else None
             )
             if old is not None:
-                yield from _step(event, old, log_dir)
+                yield from _step(event, old, log_dir, splits)
         before = values
     for log_dir in gauges.values().log_dirs:
         if log_dir.remaining_logs is not None or log_dir.remaining_segments:
             yield f"{log_dir.log_dir}: the gauges are still there after the run"
 
 
-def _step(event: Event, old: LogDirValues, new: LogDirValues) -> Iterator[str]:
+def _step(
+    event: Event, old: LogDirValues, new: LogDirValues, splits: Collection[tuple[str, str]]
+) -> Iterator[str]:
     where = f"{new.log_dir}: after {type(event).__name__}"
     for name in _GROWING:
         if getattr(new, name) < getattr(old, name):
@@ -174,9 +183,10 @@ def _step(event: Event, old: LogDirValues, new: LogDirValues) -> Iterator[str]:
         yield f"{where}: {new.finished_segments} of {new.segment_count} segments"
     if old.remaining_logs is not None and new.remaining_logs is not None:
         yield from _logs_step(where, event, old.remaining_logs, new.remaining_logs)
-        for thread_num, (was, now) in enumerate(
-            zip(old.remaining_segments, new.remaining_segments, strict=True)
-        ):
+        if (new.log_dir, getattr(event, "partition", None)) in splits:
+            return
+        changes = zip(old.remaining_segments, new.remaining_segments, strict=True)
+        for thread_num, (was, now) in enumerate(changes):
             yield from _thread_step(f"{where}: thread {thread_num}", event, was, now)
     elif old.remaining_logs is not None and not isinstance(event, RunFinished):
         yield f"{where}: the gauges are gone before the run is over"
