@@ -118,16 +118,16 @@ class PartitionScans:
 
     def peek(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and report nothing."""
+        scan = self._shared.scan(request)
         self.news.count_scan(request)
-        return self._shared.scan(request)
+        return scan
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and notify observers if it is part of a recovery."""
         if request.mode is not ScanMode.RECOVER:
             return self._shared.scan(request)
         if is_left_alone(self._task):
-            self.news.count_scan(request)
-            return self._shared.scan(request)
+            return self.peek(request)
         self.news.begin(request)
         scan = self._shared.scan(request)
         self.news.end(request, scan, was_scanned_before=request.part.file in self._scanned_before)

@@ -67,7 +67,6 @@ class SegmentNews:
 
     def begin(self, request: ScanRequest) -> None:
         """Hear that the load asks for the scan of a segment."""
-        self.count_scan(request)
         in_hand = self._in_hand
         # Read again up to what is out of order
         is_again = not request.ordinal and request.index_problem is None
@@ -94,6 +93,7 @@ class SegmentNews:
 
     def end(self, request: ScanRequest, scan: RawScan, *, was_scanned_before: bool) -> None:
         """Hear what the scan has found."""
+        self.count_scan(request)
         in_hand = self._in_hand
         assert in_hand is not None  # it was begun
         if scan.valid_bytes < request.part.size_bytes and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS:
@@ -104,7 +104,7 @@ class SegmentNews:
             self._in_hand = None
 
     def count_scan(self, request: ScanRequest) -> None:
-        """Count the bytes of a scan that the load, or a look behind a refusal, asks for."""
+        """Count the bytes of a scan that the load, or a look behind a refusal, has asked for."""
         self._scanned_bytes += request.part.size_bytes - request.start_position
 
     def finish(self) -> None:
