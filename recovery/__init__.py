@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from recovery.engine.options import RecoverOptions as RecoverOptions
     from recovery.engine.report import PartitionReport as PartitionReport
     from recovery.engine.report import RecoveryReport as RecoveryReport
+    from recovery.follow.api import watch_broker as watch_broker
+    from recovery.follow.options import WatchOptions as WatchOptions
+    from recovery.follow.report import WatchReport as WatchReport
 
 _PLACES = {
     "recover": "recovery.engine.api",
@@ -29,6 +32,9 @@ _PLACES = {
     "verify": "recovery.check.api",
     "VerifyOptions": "recovery.check.options",
     "VerifyReport": "recovery.check.report",
+    "watch_broker": "recovery.follow.api",
+    "WatchOptions": "recovery.follow.options",
+    "WatchReport": "recovery.follow.report",
 }
 
 __all__ = [
@@ -37,8 +43,11 @@ __all__ = [
     "RecoveryReport",
     "VerifyOptions",
     "VerifyReport",
+    "WatchOptions",
+    "WatchReport",
     "recover",
     "verify",
+    "watch_broker",
 ]
 
 

@@ -22,6 +22,9 @@ The order a driver keeps:
 Where somebody else's recovery is known by its gauges alone, LogDirSampled takes the place of all from PartitionStarted
 to PartitionFinished.
 
+Of a broker that is watched (`recovery/follow`) there are no more than its log or its gauges tell. It may be started
+again: RunStarted comes once more, and what was counted before does not count any more.
+
 Every byte read is reported once by `BytesScanned`, by whichever thread read it: at the end of a segment, and
 several times a second inside a big one. Progress by bytes, the rate and the ETA come from there.
 
@@ -36,7 +39,7 @@ from typing import Literal
 UNSTAMPED = -1
 """The value of both times of an event that no notifier has seen yet."""
 
-Command = Literal["recover", "verify", "archive verify", "archive recover"]
+Command = Literal["recover", "verify", "archive verify", "archive recover", "watch"]
 PartitionStatus = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 Handoff = Literal["clean-shutdown", "recovery-point", "none"]
 Level = Literal["info", "warning", "error"]
@@ -57,13 +60,13 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(Timed):
-    """A run begins; the log dirs are locked and nothing is read yet.
+    """A run begins; the log dirs are locked and nothing is read yet. Or a broker that is watched begins to load.
 
     Attributes:
         log_dirs: absolute paths, in the order configured; of an archive its URL.
         command: the command that runs. Only `recover` sends `PartitionFinished` and what belongs to it, the others
             `PartitionChecked`.
-        threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers go from 0 to one less.
+        threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers go from 0 to one less. 0: not known.
         dry_run: whether the run writes nothing.
         cpu_path: how checksums are computed: portable, sse42-pclmul or avx512-vpclmul.
         kernel_origin: where the kernels come from: cache, compiled (and kept there), memory (of this process).
@@ -154,7 +157,8 @@ class SegmentRecovered(Timed):
     Attributes:
         thread_num: the thread that owns the log, whoever scanned the segment.
         valid_bytes: bytes kept; less than `size_bytes` when the segment is cut.
-        remaining_segments: unflushed segments of this log still to come; 0 after a cut that drops these.
+        remaining_segments: unflushed segments of this log still to come; 0 after a cut that drops these. None: the
+            broker that is watched does not say.
         was_scanned_before: whether an interrupted run has scanned it, so that it was not read again.
     """
 
@@ -164,7 +168,7 @@ class SegmentRecovered(Timed):
     base_offset: int
     size_bytes: int
     valid_bytes: int
-    remaining_segments: int
+    remaining_segments: int | None
     was_scanned_before: bool = False
 
 
@@ -386,8 +390,15 @@ class Remark(Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLost(Timed):
+    """The broker that is watched cannot be seen any more; any later event says that it can. `text` says why."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished(Timed):
-    """The run is over; no event follows. `exit_code` is the process's, see docs/cli.md."""
+    """The run is over; no event follows, unless a broker is watched. `exit_code` is the process's, see docs/cli.md."""
 
     exit_code: int
 
@@ -411,6 +422,7 @@ Event = (
     | LogDirFinished
     | LogDirOffline
     | Remark
+    | SourceLost
     | RunFinished
 )
 

@@ -21,12 +21,14 @@ DOING: dict[Command, str] = {
     "verify": "Verifying",
     "archive verify": "Verifying",
     "archive recover": "Recovering",
+    "watch": "Recovering",
 }
 DONE: dict[Command, str] = {
     "recover": "Recovered",
     "verify": "Verified",
     "archive verify": "Verified",
     "archive recover": "Recovered",
+    "watch": "Recovered",
 }
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 LOG_STATUSES: tuple[LogStatus, ...] = (*get_args(PartitionStatus), "checked", "damaged")
@@ -93,6 +95,7 @@ class GaugeValues:
         seconds_without_progress: since anything but a remark was heard of the work; None if there is none.
         elapsed_seconds: since RunStarted.
         exit_code: None before the end.
+        is_source_gone: whether a broker that is watched cannot be seen any more.
     """
 
     state: RunState
@@ -106,3 +109,4 @@ class GaugeValues:
     seconds_without_progress: float | None
     elapsed_seconds: float
     exit_code: int | None
+    is_source_gone: bool = False

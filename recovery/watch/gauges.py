@@ -40,6 +40,7 @@ from recovery.watch.events import (
     SegmentRecoveryStarted,
     SegmentsDeleted,
     SegmentsLeft,
+    SourceLost,
 )
 from recovery.watch.figures import GaugeValues, LogDirValues, RunState
 from recovery.watch.log_dir_progress import LogDirProgress
@@ -73,12 +74,14 @@ class Gauges:
         self._last_progress_ms: int | None = None
         self._moved_s = 0.0
         self._exit_code: int | None = None
+        self._is_source_gone = False
 
     def __call__(self, event: Event) -> None:
         """Take one event in."""
         with self._lock:
             self._last_event_s = max(self._last_event_s, event.monotonic_s)
-            if not isinstance(event, Remark):
+            self._is_source_gone = isinstance(event, SourceLost)
+            if not isinstance(event, Remark | SourceLost):
                 self._moved_s = event.monotonic_s
             self._take(event)
 
@@ -136,13 +139,18 @@ class Gauges:
                 | SegmentsDeleted()
                 | IndexFileProblem()
                 | Remark()
+                | SourceLost()
             ):
                 pass  # the changes are counted when the segment or the log is finished
             case _:
                 assert_never(event)
 
     def _start(self, event: RunStarted) -> None:
+        """Begin to count: anew if a broker that is watched has been started again."""
         self._state = "listing"
+        self._log_dirs = {}
+        self._scanned = Pace()
+        self._finished_s = self._last_progress_ms = self._exit_code = None
         self._command = event.command
         self._dry_run = event.dry_run
         self._shows_unlisted = not event.has_java_log_manager
@@ -179,6 +187,7 @@ class Gauges:
             else None,
             elapsed_seconds=0.0 if self._started_s is None else until_s - self._started_s,
             exit_code=self._exit_code,
+            is_source_gone=self._is_source_gone,
         )
 
 

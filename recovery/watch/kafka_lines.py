@@ -46,11 +46,15 @@ from recovery.watch.events import (
     SegmentRecoveryStarted,
     SegmentsDeleted,
     SegmentsLeft,
+    SourceLost,
 )
 from recovery.watch.figures import DOING, DONE
 from segfmt.filenames import format_offset
 
 Field = str | int | float | bool
+
+_OF_BROKERS: tuple[Command, ...] = ("recover", "watch")
+"""Commands about which a broker's own lines are said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,8 @@ class KafkaLines:
                 yield Line(f"Error while loading log dir {event.log_dir}", "error", {"error": event.error})
             case Remark():
                 yield Line(event.text, event.level, _place(event))
+            case SourceLost():
+                yield Line(event.text, "error")
             case RunFinished():
                 yield self._run_finished(event)
             case (
@@ -143,12 +149,13 @@ class KafkaLines:
         """Kafka says nothing after a fatal error or a kill; we say how it ended."""
         fields: dict[str, Field] = {"exit_code": event.exit_code}
         duration_ms = round((event.monotonic_s - self._started_s) * 1000)
-        if self._command != "recover":
+        if self._command not in _OF_BROKERS:
             level: Level = "info" if event.exit_code == 0 else "warning"
             return Line(f"{DONE[self._command]} {self._log_count} logs in {duration_ms}ms", level, fields)
         if event.exit_code in (130, 143):
-            return Line("Interrupted; start the same command again to resume.", "warning", fields)
-        if event.exit_code in (1, 3):
+            then = "" if self._command == "watch" else "; start the same command again to resume"
+            return Line(f"Interrupted{then}.", "warning", fields)
+        if event.exit_code in (1, 3) or (event.exit_code == 4 and self._command == "watch"):
             return Line("Recovery ended early.", "error", fields)
         dirs = self._unclean_log_dirs
         unclean = f" (unclean log dirs = {self._listed(dirs)})" if dirs else ""
@@ -164,7 +171,7 @@ def _java_list(log_dirs: Sequence[str]) -> str:
 
 
 def _run_started(event: RunStarted, listed: Callable[[Sequence[str]], str]) -> Line:
-    if event.command != "recover":
+    if event.command not in _OF_BROKERS:
         return Line(f"{DOING[event.command]} logs in log dirs {listed(event.log_dirs)}")
     facts: dict[str, Field] = {"dry_run": True} if event.dry_run else {}
     if event.cpu_path:
@@ -173,7 +180,7 @@ def _run_started(event: RunStarted, listed: Callable[[Sequence[str]], str]) -> L
 
 
 def _log_dir_started(event: LogDirStarted, command: Command) -> Line:
-    if command != "recover":
+    if command not in _OF_BROKERS:
         fields = {"segments": event.segment_count, "bytes": event.bytes_total}
         return Line(f"{DOING[command]} {event.log_count} logs in {event.log_dir}", fields=fields)
     if event.log_count == 0:
@@ -183,9 +190,12 @@ def _log_dir_started(event: LogDirStarted, command: Command) -> Line:
             f"Skipping recovery of {event.log_count} logs from {event.log_dir} since "
             "clean shutdown file was found"
         )
+    is_known = command == "recover" or event.segment_count
     return Line(
         f"Recovering {event.log_count} logs from {event.log_dir} since no clean shutdown file was found",
-        fields={"unflushed_segments": event.segment_count, "unflushed_bytes": event.bytes_total},
+        fields={"unflushed_segments": event.segment_count, "unflushed_bytes": event.bytes_total}
+        if is_known
+        else {},
     )
 
 

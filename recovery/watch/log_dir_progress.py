@@ -107,7 +107,8 @@ class LogDirProgress:
 
     def recover_segment(self, event: SegmentRecovered) -> None:
         """Kafka: LogLoader.recoverLog, numUnflushed - numFlushed, or 0 after a truncation."""
-        self.remaining_segments[event.thread_num] = event.remaining_segments
+        if event.remaining_segments is not None:
+            self.remaining_segments[event.thread_num] = event.remaining_segments
         self.recovered_segments += 1
         self.recovered_bytes += event.valid_bytes
         if log := self.logs.get(event.partition):
@@ -138,7 +139,8 @@ class LogDirProgress:
         if self.threads.get(event.thread_num) in (None, event.partition):
             self.remaining_segments[event.thread_num] = 0
             self.threads.pop(event.thread_num, None)
-        self.finished_logs += 1
+        # More were done before, if a broker is watched from the middle of its load.
+        self.finished_logs = max(self.finished_logs + 1, event.finished_count)
         self.partitions[status] = self.partitions.get(status, 0) + 1
         self.work.add(LOG_WORK_BYTES, event.monotonic_s)
 
@@ -222,6 +224,11 @@ class LogDirProgress:
         self.remaining_segments.clear()
 
     @property
+    def thread_count(self) -> int:
+        """How many threads the dir has; if nobody says, as many as have told of segments at a time."""
+        return self.threads_per_dir or 1 + max(self.remaining_segments, default=-1)
+
+    @property
     def has_ended(self) -> bool:
         """Whether no more work will be done here."""
         return self.is_finished or self.is_offline
@@ -233,6 +240,9 @@ class LogDirProgress:
         done_bytes = self.finished_bytes + sum(log.done_bytes for log in self.logs.values())
         remaining_bytes = 0 if self.has_ended else max(self.bytes_total - done_bytes, 0)
         done_segments = sum(log.done_segments for log in self.logs.values())
+        finished_segments = min(self.finished_segments + done_segments, self.segment_count)
+        # Of a broker that is watched by its log alone, only those are known that it has recovered.
+        unforeseen_segments = 0 if self.segment_count or self.threads_per_dir else self.recovered_segments
         is_idle = self.has_ended or run_has_ended
         work_bytes = remaining_bytes + round(max(remaining_logs - self.logs_in_hand, 0) * LOG_WORK_BYTES)
         eta_seconds = self.work.eta_s(work_bytes, monotonic_s)
@@ -240,13 +250,13 @@ class LogDirProgress:
             log_dir=self.log_dir,
             had_clean_shutdown=self.had_clean_shutdown,
             remaining_logs=remaining_logs if has_gauges else None,
-            remaining_segments=tuple(self.remaining_segments.get(i, 0) for i in range(self.threads_per_dir))
+            remaining_segments=tuple(self.remaining_segments.get(i, 0) for i in range(self.thread_count))
             if has_gauges
             else (),
             log_count=self.log_count,
             finished_logs=self.finished_logs,
-            segment_count=self.segment_count,
-            finished_segments=min(self.finished_segments + done_segments, self.segment_count),
+            segment_count=self.segment_count or unforeseen_segments,
+            finished_segments=finished_segments or unforeseen_segments,
             recovered_segments=self.recovered_segments,
             bytes_total=self.bytes_total,
             remaining_bytes=remaining_bytes,

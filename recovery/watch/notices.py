@@ -19,6 +19,7 @@ from recovery.watch.events import (
     PartitionFinished,
     Remark,
     SegmentsDeleted,
+    SourceLost,
 )
 from segfmt.filenames import log_name
 
@@ -105,6 +106,8 @@ def notice_of(event: Event) -> Notice | None:
             return Notice(text=text, level="warning", log_dir=event.log_dir)
         case LogDirOffline():
             return Notice(text=f"offline: {event.error}", level="error", log_dir=event.log_dir)
+        case SourceLost():
+            return Notice(text=event.text, level="error")
         case Remark() if event.level != "info":
             return Notice(
                 text=event.text, level=event.level, log_dir=event.log_dir, partition=event.partition

@@ -21,6 +21,7 @@ from recovery.watch.events import (
     SegmentRecoveryStarted,
     SegmentsDeleted,
     SegmentsLeft,
+    SourceLost,
 )
 
 START_MS = 1_795_267_859_045
@@ -150,6 +151,7 @@ def one_of_each() -> list[Event]:
         dir_started(),
         dir_started(B, had_clean_shutdown=True, log_count=1, segment_count=0, bytes_total=0),
         Remark(text="__cluster_metadata-0 is left alone", log_dir=A, **at(0)),
+        SourceLost(text="server.log: there is no such file any more", **at(0)),
         log_started(),
         IndexFileProblem(
             log_dir=A,

@@ -62,11 +62,12 @@ def _threads(values: LogDirValues) -> list[dict[str, Any]]:
 def health(values: GaugeValues, stall_seconds: float) -> dict[str, Any]:
     """Return the object of `/healthz`: unhealthy when work is going on and nothing has moved for *stall_seconds*.
 
-    A run that has not begun, or is over, is healthy however it ended: there is nothing that a restart would cure.
+    A run that has not begun, or is over, is healthy however it ended: there is nothing that a restart would cure. A
+    broker that is watched, and cannot be seen any more, is unhealthy.
     """
     seconds = values.seconds_without_progress
     return {
-        "healthy": seconds is None or seconds < stall_seconds,
+        "healthy": (seconds is None or seconds < stall_seconds) and not values.is_source_gone,
         "state": values.state,
         "seconds_without_progress": None if seconds is None else round(seconds, 3),
     }

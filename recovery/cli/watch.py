@@ -1,0 +1,102 @@
+"""`kafka-log-recovery watch`: somebody else's recovery, a broker's, by its log."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from recovery.cli.arguments import add_watching_arguments, log_dirs_of, observer_options, properties_of
+from recovery.cli.session import Signals, print_result, watched_signals
+from recovery.errors import InterruptedRecoveryError
+
+if TYPE_CHECKING:
+    from recovery.follow.options import WatchOptions
+    from recovery.follow.report import WatchReport
+
+_EPILOG = """\
+exit codes:
+  0  the recovery is over, or the broker needed none
+  1  usage error; there is no such source, or nothing about a load of logs in it
+  4  the broker, or the source, ended before the recovery was over
+  130, 143  interrupted
+
+  kubectl logs -f kafka-0 | kafka-log-recovery watch -
+  kafka-log-recovery watch /var/log/kafka/server.log -c /etc/kafka/server.properties
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "watch",
+        help="watch the recovery of a broker",
+        description="Watch the recovery of a broker, by what it logs: how far it is, how long it will take, whether "
+        "it has stalled. Nothing is written or locked.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("source", metavar="SOURCE", help="the broker's log: a file, or - for standard input")
+    where = parser.add_argument_group(
+        "the broker's log dirs, if they are on this machine: gives bytes, and a better ETA"
+    )
+    where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
+    where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")
+    how = parser.add_argument_group("how long")
+    how.add_argument(
+        "--interval", metavar="S", type=_seconds, default=1.0, help="look every S seconds (default: 1)"
+    )
+    how.add_argument("--once", action="store_true", help="say how far it is, and end")
+    how.add_argument(
+        "--forever", action="store_true", help="go on when the recovery is over, and watch the next start"
+    )
+    add_watching_arguments(parser, served="progress")
+    parser.set_defaults(run=run, command="watch")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    with watched_signals() as signals:
+        try:
+            report = _watch(arguments, signals)
+        except InterruptedRecoveryError as error:
+            print("kafka-log-recovery: interrupted before anything was seen", file=sys.stderr)  # noqa: T201 - what a command line says
+            return error.signal_exit_code
+        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+    return report.exit_code
+
+
+def _watch(arguments: argparse.Namespace, signals: Signals) -> WatchReport:
+    from recovery.follow.api import watch_broker
+    from recovery.stop_request import StopRequest
+    from recovery.watch.open import open_observers
+
+    stop = StopRequest()
+    signals.forward_to(stop)
+    options = _options(arguments)
+    with open_observers(observer_options(arguments), source="watch") as observers:
+        return watch_broker(arguments.source, options, observers=observers, stop=stop)
+
+
+def _options(arguments: argparse.Namespace) -> WatchOptions:
+    from recovery.follow.options import WatchOptions
+
+    has_dirs = arguments.config is not None or arguments.log_dirs is not None
+    return WatchOptions(
+        log_dirs=log_dirs_of(arguments) if has_dirs else None,
+        config=None if arguments.config is None else properties_of(arguments).values,
+        interval_s=arguments.interval,
+        **({} if arguments.stall_seconds is None else {"stall_seconds": arguments.stall_seconds}),
+        once=arguments.once,
+        forever=arguments.forever,
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text}: expected seconds above 0")
+    return value
