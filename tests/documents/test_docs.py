@@ -55,9 +55,9 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _OTHER_TOOLS_OPTIONS = {
     *("--strict", "--describe", "--branch", "--source"),
     *("--archives", "--conf", "--py-files", "--what"),
-    *("--no-deps", "--wheel-dir"),
+    *("--no-deps", "--wheel-dir", "--timestamps"),
 }
-"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's."""
+"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's, kubectl's."""
 
 _OPTIONS_OF_CAMPAIGNS = ("--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json")
 _OPTIONS_OF_OUR_TOOLS = {

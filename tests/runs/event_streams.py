@@ -122,6 +122,7 @@ def checking(command="verify", place=A) -> list[Event]:
         dir_started(place),
         log_started(log_dir=place),
         SegmentsLeft(log_dir=place, thread_num=0, remaining_segments=2, **at(0.1)),
+        SourceLost(text="server.log: there is no such file any more", **at(0.15)),
         scanned(900, log_dir=place, **at(0.2)),
         log_checked(log_dir=place, **at(0.3)),
         log_started("t-1", log_dir=place, unflushed_segment_count=1, recover_bytes=100, **at(0.3)),
@@ -151,7 +152,6 @@ def one_of_each() -> list[Event]:
         dir_started(),
         dir_started(B, had_clean_shutdown=True, log_count=1, segment_count=0, bytes_total=0),
         Remark(text="__cluster_metadata-0 is left alone", log_dir=A, **at(0)),
-        SourceLost(text="server.log: there is no such file any more", **at(0)),
         log_started(),
         IndexFileProblem(
             log_dir=A,
