@@ -199,7 +199,7 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
         "recovery/archive/stores/local_store.py",  # new files, and folders
         "recovery/archive/stores/listed_store.py",  # what an option names
         "recovery/spark/session.py",  # the same
-            "recovery/follow/log_feed.py",  # the same, a pipe
+        "recovery/follow/log_feed.py",  # the same, a pipe
         "recovery/write/journal_file.py",  # a new file
         "recovery/watch/textfile.py",  # a new file, too
         "recovery/read/file_system.py",
