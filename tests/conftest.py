@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.brokers import RELEASES, KafkaUnavailableError, Oracle, kafka_jars
 from tests.brokers.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
+from tests.servers.chromium import Chromium
 from tests.servers.machine import JAVA, hide_programs
 from tests.servers.s3_server import S3Server, S3UnavailableError, server_program
 from tests.servers.spark_versions import SparkUnavailableError, oldest_spark
@@ -87,6 +88,13 @@ def s3_server(tmp_path: Path) -> Iterator[S3Server]:
     folder.mkdir()
     with S3Server(folder) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """A browser (marker `browser`)."""
+    with Chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -145,6 +145,7 @@ class Tab:
         scale: pixels of the screen for one of CSS.
         dark: whether the system prefers dark colours.
         script: whether JavaScript may run.
+        before: JavaScript to run before that of the page.
     """
 
     def __init__(
@@ -157,6 +158,7 @@ class Tab:
         scale: float = 1,
         dark: bool = False,
         script: bool = True,
+        before: str = "",
     ) -> None:
         self._chromium = chromium
         self._target = chromium.call("Target.createTarget", url="about:blank")["targetId"]
@@ -170,6 +172,8 @@ class Tab:
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
         self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # visible, whatever tab is before it
+        if before:
+            self.call("Page.addScriptToEvaluateOnNewDocument", source=before)
         self.call("Page.navigate", url=url)
         chromium.wait(lambda: self.told("Page.loadEventFired") or None, what=url)
 

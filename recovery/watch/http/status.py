@@ -30,6 +30,7 @@ def status(
         "command": values.command,
         "started_ms": values.started_ms,
         "last_progress_ms": values.last_progress_ms,
+        "seconds_without_progress": _seconds_without_progress(values),
         "stall_seconds": stall_seconds,
         **figures,
         "log_dirs": log_dirs,
@@ -69,5 +70,10 @@ def health(values: GaugeValues, stall_seconds: float) -> dict[str, Any]:
     return {
         "healthy": (seconds is None or seconds < stall_seconds) and not values.is_source_gone,
         "state": values.state,
-        "seconds_without_progress": None if seconds is None else round(seconds, 3),
+        "seconds_without_progress": _seconds_without_progress(values),
     }
+
+
+def _seconds_without_progress(values: GaugeValues) -> float | None:
+    seconds = values.seconds_without_progress
+    return None if seconds is None else round(seconds, 3)
