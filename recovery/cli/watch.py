@@ -1,4 +1,4 @@
-"""`kafka-log-recovery watch`: somebody else's recovery, a broker's, by its log."""
+"""`kafka-log-recovery watch`: somebody else's recovery, a broker's, by its log or its gauges."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ exit codes:
 
   kubectl logs -f kafka-0 | kafka-log-recovery watch -
   kafka-log-recovery watch /var/log/kafka/server.log -c /etc/kafka/server.properties
+  kafka-log-recovery watch http://kafka-0:9404/metrics
+  kafka-log-recovery watch http://localhost:8778/jolokia
 """
 
 
@@ -31,14 +33,19 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "watch",
         help="watch the recovery of a broker",
-        description="Watch the recovery of a broker, by what it logs: how far it is, how long it will take, whether "
-        "it has stalled. Nothing is written or locked.",
+        description="Watch the recovery of a broker, by what it logs or exports: how far it is, how long it will take, "
+        "whether it has stalled. Nothing is written or locked.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", metavar="SOURCE", help="the broker's log: a file, or - for standard input")
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        help="the broker's log: a file, or - for standard input; or its gauges: "
+        "http://HOST:PORT[/metrics] of jmx_exporter, of Strimzi's reporter or of this tool, http://HOST:PORT/jolokia",
+    )
     where = parser.add_argument_group(
-        "the broker's log dirs, if they are on this machine: gives bytes, and a better ETA"
+        "beside a log, the broker's log dirs, if they are on this machine: gives bytes, and a better ETA"
     )
     where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
     where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")

@@ -55,6 +55,15 @@ def watch_broker(
 
 
 def _open(source: str, options: WatchOptions) -> Source:
+    if source.lower().startswith(("http://", "https://")):
+        from recovery.follow.gauge_source import open_gauges  # HTTP: slow to import
+
+        if options.log_dirs is not None or options.config is not None:
+            raise UsageError(
+                f"{source}: gauges do not name segments, so log dirs are of no use beside them. Remedy: watch the "
+                "broker's log for bytes, or leave out -c and --log-dirs"
+            )
+        return open_gauges(source, options.interval_s, is_patient=options.forever)
     dirs, threads_per_dir = _dirs(options)
     return BrokerLog(open_feed(source, may_be_missing=options.forever), dirs, threads_per_dir)
 
@@ -139,6 +148,10 @@ class _Watch:
             self._notifier.notify(Remark(text=text, level="error"))
             self._take(RunFinished(exit_code=ENDED_BEFORE))
         if self._exit_code is None:
+            if self._lost_since_s is not None:
+                raise UsageError(
+                    f"{self._source.name} has gone, and nothing was seen of a load. Remedy: start again with the broker"
+                )
             raise UsageError(
                 f"{self._source.name}: nothing in it about a broker that loads its logs. Remedy: give the whole log of "
                 "its last start; it has to log kafka.log at INFO"

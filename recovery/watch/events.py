@@ -92,13 +92,14 @@ class LogDirStarted(Timed):
     """The inventory of a log dir is known and none of its segments is read yet.
 
     Attributes:
+        had_clean_shutdown: None: not known, of a broker that is watched by its gauges.
         log_count: logs in the dir, clean ones included (Kafka: numRemainingLogs).
         segment_count: unflushed segments that are expected to be recovered; 0 after a clean shutdown.
         bytes_total: bytes of all segments that will be scanned.
     """
 
     log_dir: str
-    had_clean_shutdown: bool
+    had_clean_shutdown: bool | None
     log_count: int
     segment_count: int
     bytes_total: int

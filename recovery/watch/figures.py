@@ -61,7 +61,7 @@ class LogDirValues:
     """
 
     log_dir: str
-    had_clean_shutdown: bool
+    had_clean_shutdown: bool | None
     remaining_logs: int | None
     remaining_segments: tuple[int, ...]
     log_count: int

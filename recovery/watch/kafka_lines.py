@@ -108,7 +108,7 @@ class KafkaLines:
                 yield _run_started(event, self._listed)
             case LogDirStarted():
                 self._log_count += event.log_count
-                if event.log_count and not event.had_clean_shutdown:
+                if event.log_count and event.had_clean_shutdown is False:
                     self._unclean_log_dirs.append(event.log_dir)
                 yield _log_dir_started(event, self._command)
             case SegmentRecoveryStarted():
@@ -185,6 +185,8 @@ def _log_dir_started(event: LogDirStarted, command: Command) -> Line:
         return Line(f"{DOING[command]} {event.log_count} logs in {event.log_dir}", fields=fields)
     if event.log_count == 0:
         return Line(f"No logs found to be loaded in {event.log_dir}")
+    if event.had_clean_shutdown is None:
+        return Line(f"{event.log_count} logs left to load in {event.log_dir}")
     if event.had_clean_shutdown:
         return Line(
             f"Skipping recovery of {event.log_count} logs from {event.log_dir} since "

@@ -61,7 +61,7 @@ class LogDirProgress:
     is_registered: bool = False
     is_finished: bool = False
     is_offline: bool = False
-    had_clean_shutdown: bool = False
+    had_clean_shutdown: bool | None = False
     log_count: int = 0
     finished_logs: int = 0
     segment_count: int = 0
@@ -176,8 +176,6 @@ class LogDirProgress:
             before = self.remaining_segments.get(thread_num, 0)
             if remaining > before:
                 self.taken_segments[thread_num] = remaining
-            if event.recovered_segments is None:
-                self.recovered_segments += before - remaining if remaining < before else 0
             self.remaining_segments[thread_num] = remaining
         # A log with none left is about to count as finished
         self.logs_in_hand = (

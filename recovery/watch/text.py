@@ -9,14 +9,14 @@ def progress_text(values: GaugeValues) -> str:
     log_dirs = values.log_dirs
     bytes_total = sum(log_dir.bytes_total for log_dir in log_dirs)
     done_bytes = bytes_total - sum(log_dir.remaining_bytes for log_dir in log_dirs)
-    parts = [
-        f"{_of(sum(d.finished_logs for d in log_dirs), sum(d.log_count for d in log_dirs))} logs",
-        f"{_of(sum(d.finished_segments for d in log_dirs), sum(d.segment_count for d in log_dirs))} segments",
-    ]
+    segment_count = sum(log_dir.segment_count for log_dir in log_dirs)
+    parts = [f"{_of(sum(d.finished_logs for d in log_dirs), sum(d.log_count for d in log_dirs))} logs"]
+    if segment_count or values.command != "watch":  # gauges of others do not say how many there are
+        parts.append(f"{_of(sum(d.finished_segments for d in log_dirs), segment_count)} segments")
     if bytes_total:
         percent = 100 * done_bytes // bytes_total
         parts.append(f"{bytes_text(done_bytes)} of {bytes_text(bytes_total)} ({percent} %)")
-    if values.bytes_per_second is not None:
+    if values.bytes_per_second is not None and (bytes_total or values.command != "watch"):
         parts.append(rate_text(values.bytes_per_second))
     if values.eta_seconds:
         parts.append(f"about {duration_text(values.eta_seconds)} left")

@@ -458,15 +458,6 @@ class TestSamples:
         assert by_segments.eta_seconds == pytest.approx(6.5 * 2, rel=0.01)
         assert by_logs.eta_seconds == pytest.approx(7 * 7 / 3, rel=0.01)
 
-    def test_segments_are_counted_as_they_fall(self):
-        stream = [
-            sampled(3, (2,)),
-            sampled(3, (0,), **at(1)),
-            sampled(2, (4,), **at(2)),
-            sampled(2, (3,), **at(3)),
-        ]
-        assert values_of(*watching()[:2], *stream).recovered_segments == 3
-
     def test_they_end_at_0_and_are_gone(self):
         values = values_of(*watching()[:-1])
         assert (values.remaining_logs, values.remaining_segments, values.is_finished) == (0, (0, 0), True)
