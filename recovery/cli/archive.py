@@ -206,9 +206,9 @@ def run_recover(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    with watched_signals() as signals:
+    with watched_signals() as signals, ExitStack() as process:
         try:
-            report = _report(arguments, signals)
+            report = _report(arguments, signals, process)
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was read", file=sys.stderr)  # noqa: T201 - what a command line says
             if arguments.remote is not None:
@@ -218,7 +218,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
+def _report(arguments: argparse.Namespace, signals: Signals, process: ExitStack) -> ArchiveReport:
     from recovery.spark import archive
     from recovery.spark.session import open_session
     from recovery.stop_request import StopRequest
@@ -227,7 +227,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _check_options(arguments)
-    with open_observers(observer_options(arguments)) as observers, ExitStack() as stack:
+    with open_observers(observer_options(arguments), process=process) as observers, ExitStack() as stack:
 
         def open_spark() -> SparkSession:
             with signals.ending():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
@@ -111,9 +112,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    with watched_signals() as signals:
+    with watched_signals() as signals, ExitStack() as process:
         try:
-            report = _recover(arguments, signals)
+            report = _recover(arguments, signals, process)
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
@@ -130,7 +131,7 @@ def _acknowledge(report: RecoveryReport) -> None:
     acknowledge(report)
 
 
-def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
+def _recover(arguments: argparse.Namespace, signals: Signals, process: ExitStack) -> RecoveryReport:
     from recovery.engine.api import recover
     from recovery.stop_request import StopRequest
     from recovery.watch.open import open_observers
@@ -138,7 +139,7 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _options(arguments)
-    with open_observers(observer_options(arguments)) as observers:
+    with open_observers(observer_options(arguments), process=process) as observers:
         return recover(log_dirs_of(arguments), options, observers=observers, stop=stop)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
@@ -71,9 +72,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    with watched_signals() as signals:
+    with watched_signals() as signals, ExitStack() as process:
         try:
-            report = _verify(arguments, signals)
+            report = _verify(arguments, signals, process)
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was checked", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def _verify(arguments: argparse.Namespace, signals: Signals) -> VerifyReport:
+def _verify(arguments: argparse.Namespace, signals: Signals, process: ExitStack) -> VerifyReport:
     from recovery.check.api import verify
     from recovery.stop_request import StopRequest
     from recovery.watch.open import open_observers
@@ -89,7 +90,7 @@ def _verify(arguments: argparse.Namespace, signals: Signals) -> VerifyReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _options(arguments)
-    with open_observers(observer_options(arguments)) as observers:
+    with open_observers(observer_options(arguments), process=process) as observers:
         return verify(log_dirs_of(arguments), options, observers=observers, stop=stop)
 
 

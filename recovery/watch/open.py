@@ -58,7 +58,11 @@ class ObserverOptions:
 
 @contextmanager
 def open_observers(
-    options: ObserverOptions | None = None, stream: TextIO | None = None, *, source: Source = "run"
+    options: ObserverOptions | None = None,
+    stream: TextIO | None = None,
+    *,
+    source: Source = "run",
+    process: ExitStack | None = None,
 ) -> Iterator[list[Observer]]:
     """Open the observers of a run; hand them to `recover` inside the context.
 
@@ -68,6 +72,7 @@ def open_observers(
         options: None for the defaults.
         stream: where to print; standard error by default.
         source: whose recovery it is: that of this process, or one that it watches.
+        process: closed when the process ends: figures are served until then, and not only in this context.
 
     Raises:
         UsageError: an unknown progress, a port that cannot be opened, or a file that cannot be written.
@@ -81,7 +86,7 @@ def open_observers(
     with ExitStack() as stack:
         remarks: list[tuple[str, Level]] = []
         if options.metrics_port is not None:
-            remarks = stack.enter_context(_served(options, gauges, notices, source))
+            remarks = (process or stack).enter_context(_served(options, gauges, notices, source))
             observers = [gauges, notices]
         printer = _open_printer(options.progress, stream, gauges, stack)
         if printer is not None:

@@ -46,8 +46,7 @@ class _Request(BaseHTTPRequestHandler):
     """One request that has been received, parsed and answered in memory."""
 
     protocol_version = "HTTP/1.1"
-    server_version = f"kafka-log-recovery/{VERSION}"
-    sys_version = ""
+    default_request_version = "HTTP/1.0"
     error_message_format = "%(code)d %(message)s\n"
     error_content_type = "text/plain; charset=utf-8"
 
@@ -84,6 +83,10 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
+
+    def version_string(self) -> str:
+        """Return who answers."""
+        return f"kafka-log-recovery/{VERSION}"
 
     def handle_expect_100(self) -> bool:
         """Do not ask for a body, which nothing here takes."""
@@ -158,13 +161,14 @@ class _Server:
         except ConnectionError:  # gone before its turn
             return
         except OSError:  # no descriptor is left, and the run may need the next one
-            self._drop_oldest()
+            for connection in [one for one in self._connections if one.unsent is None]:
+                self._drop(connection)
             self._selector.unregister(self._listener)
             self._accepts_from_s = time.monotonic() + _PAUSE_S
             return
         accepted.setblocking(False)
-        while len(self._connections) >= MAX_CONNECTIONS:
-            self._drop_oldest()
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self._drop(next(iter(self._connections)))
         connection = _Connection(accepted, time.monotonic() + REQUEST_S)
         self._connections[connection] = None
         self._selector.register(accepted, selectors.EVENT_READ, connection)
@@ -218,10 +222,6 @@ class _Server:
         if len(connection.received) >= MAX_REQUEST_BYTES:
             self._drop(connection)
 
-    def _drop_oldest(self) -> None:
-        if self._connections:
-            self._drop(next(iter(self._connections)))
-
     def _drop(self, connection: _Connection) -> None:
         del self._connections[connection]
         self._selector.unregister(connection.socket)
@@ -233,12 +233,13 @@ def _answer(received: bytearray, answer_to: AnswerTo) -> bytes | None:
     request = received.lstrip(b"\r\n")
     if request and not request[:1].isalpha():  # TLS, or anything else
         return _Request(b"", answer_to).refused(HTTPStatus.BAD_REQUEST)
-    if b"\r\n\r\n" in request or b"\n\n" in request:
+    head = request[:MAX_REQUEST_BYTES]
+    if b"\r\n\r\n" in head or b"\n\n" in head:
         try:
             return _Request(bytes(request), answer_to).answered()
         except Exception:  # a defect here must not leave everybody else without answers
             return _Request(b"", answer_to).refused(HTTPStatus.INTERNAL_SERVER_ERROR)
-    if len(received) > MAX_REQUEST_BYTES:
+    if len(received) >= MAX_REQUEST_BYTES:
         return _Request(b"", answer_to).refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
     return None
 

@@ -154,6 +154,28 @@ def test_a_port_in_use_is_said_in_one_line(sample: Sample) -> None:
         assert footprint(sample.root) == found
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--metrics-host", "::1"), ["--metrics-host ::1", "--metrics-port"]),
+        (("--metrics-port", "0", "--metrics-host", "192.0.2.1"), ["192.0.2.1", "--metrics-host"]),
+        (("--metrics-port", "0", "--metrics-host", ""), ["--metrics-host"]),
+        (("--metrics-textfile", "/dev/null"), ["/dev/null", "not a regular file"]),
+        (("--metrics-textfile", "/no/such/folder/x.prom"), ["/no/such/folder/x.prom", "No such file"]),
+        (("--metrics-textfile", ""), ["--metrics-textfile"]),
+        (("--stall-seconds", "0"), ["--stall-seconds"]),
+    ],
+)
+def test_what_cannot_show_a_run_is_said_in_one_line(
+    sample: Sample, options: tuple[str, ...], words: list[str]
+) -> None:
+    found = footprint(sample.root)
+    done = recover(sample, *options)
+    assert done.exit_code == 1
+    assert_one_line(done, *words)
+    assert footprint(sample.root) == found
+
+
 def test_one_log_dir_that_cannot_be_locked_is_offline_and_the_other_is_done(tmp_path: Path) -> None:
     sample = unpack("crashed-v0-v1", tmp_path)
     (sample.log_dirs[1] / ".lock").unlink(missing_ok=True)

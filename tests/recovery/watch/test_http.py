@@ -1,8 +1,15 @@
 """The HTTP server: what each path answers, and that no peer can be in its way or in that of a run."""
 
+import contextlib
 import http.client
 import json
+import os
+import resource
 import socket
+import struct
+import subprocess
+import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,8 +18,9 @@ import pytest
 from recovery.errors import UsageError
 from recovery.watch.events import Remark, RunFinished
 from recovery.watch.gauges import Gauges
-from recovery.watch.http.routes import Routes
-from recovery.watch.http.server import serve
+from recovery.watch.http import server
+from recovery.watch.http.routes import Answer, Routes
+from recovery.watch.http.server import MAX_CONNECTIONS, serve
 from recovery.watch.notices import LATEST_COUNT, Notices
 from tests.runs.event_streams import (
     A,
@@ -267,3 +275,193 @@ def _listening_addresses(port: int) -> set[str]:
         for line in Path(table).read_text().splitlines()[1:]
     ]
     return {row[1].split(":")[0] for row in rows if row[3] == listening and row[1].endswith(f":{port:04X}")}
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """All that comes until the server closes; a reset fails the test."""
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def sent(port: int, request: bytes) -> bytes:
+    connection = connected(port)
+    connection.sendall(request)
+    return rest_of(connection)
+
+
+def status_of(answer: bytes) -> int:
+    assert answer.startswith(b"HTTP/1.1 "), answer
+    return int(answer[9:12])
+
+
+def established(port: int) -> int:
+    """Connections to *port* that the server has not closed, by the kernel's table."""
+    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[3] == "01" and row[1].endswith(f":{port:04X}") for row in rows)
+
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class TestRequests:
+    @pytest.mark.parametrize(
+        ("request_", "status"),
+        [
+            (GET, 200),
+            (b"\r\n\r\n" + GET, 200),
+            (b"GET /healthz HTTP/1.0\n\n", 200),
+            (b"GET /healthz\r\n\r\n", 200),
+            (GET.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\nX: \xff\xfe\r\n\r\n"), 200),
+            (b"POST /healthz HTTP/1.1\r\nContent-Length: 60000\r\n\r\n" + bytes(60000), 405),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), 400),
+            (b"\x00" * 30000, 400),
+            (b"hello\r\n\r\n", 400),
+            (b"GET /healthz HTTP/x.y\r\n\r\n", 400),
+            (b"GET / HTTP/2.0\r\n\r\n", 505),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+            (b"GET //[ HTTP/1.1\r\n\r\n", 404),
+            (b"GET http://[/ HTTP/1.1\r\n\r\n", 400),
+            (b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\n\r\n", 431),
+            (b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000, 431),
+            (b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", 431),
+            (b"GET / HTTP/1.1\r\n: : :\r\n \r\n\tx\r\n\r\n", 200),
+        ],
+    )
+    def test_anything_is_answered_and_the_connection_closed(self, served, request_, status):
+        connection = connected(served.port)
+        with contextlib.suppress(ConnectionError):  # it need not read all of it
+            connection.sendall(request_)
+        answer = connection.recv(65536)
+        connection.close()
+        assert status_of(answer) == status
+        assert served.ask("/healthz")[0] == 200
+
+    def test_of_several_in_one_go_the_first_is_answered(self, served):
+        answer = sent(served.port, GET * 20)
+        assert answer.count(b"HTTP/1.1 200") == 1
+        assert b"Connection: close" in answer
+
+    def test_a_request_may_come_byte_by_byte(self, served):
+        connection = connected(served.port)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for i in range(len(GET)):
+            connection.sendall(GET[i : i + 1])
+        assert status_of(rest_of(connection)) == 200
+
+    def test_a_peer_may_close_its_half_after_a_whole_request_alone(self, served):
+        for request, wanted in ((GET, 200), (GET[:-1], None)):
+            connection = connected(served.port)
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            answer = rest_of(connection)
+            assert (status_of(answer) if answer else None) == wanted
+
+    def test_an_answer_that_fails_is_an_error_of_the_server_and_the_next_is_served(self):
+        def answer(_method, path):
+            if path == "/broken":
+                raise RuntimeError("a defect")
+            return Answer(200, "text/plain", b"fine")
+
+        with serve(answer, 0, "127.0.0.1") as (_, port):
+            assert status_of(sent(port, b"GET /broken HTTP/1.1\r\n\r\n")) == 500
+            assert status_of(sent(port, GET)) == 200
+
+
+class TestPeers:
+    def test_many_silent_ones_take_no_thread_and_few_sockets_and_a_scraper_is_answered(self, served):
+        threads = threading.active_count()
+        silent = [connected(served.port) for _ in range(200)]
+        for _ in range(3):
+            assert served.ask("/metrics")[0] == 200
+        assert threading.active_count() == threads
+        assert 0 < established(served.port) <= MAX_CONNECTIONS
+        for connection in silent:
+            connection.close()
+
+    @pytest.mark.parametrize("drip", [b"", b"x"])
+    def test_one_that_does_not_get_to_the_end_of_its_request_is_dropped(self, monkeypatch, drip):
+        monkeypatch.setattr(server, "REQUEST_S", 0.2)
+        with serving() as served:
+            connection = connected(served.port)
+            connection.sendall(b"GET / HTTP/1.1\r\n")
+            connection.settimeout(0.02)
+            while True:
+                try:
+                    connection.sendall(drip)
+                    assert connection.recv(100) == b""
+                    break
+                except TimeoutError:
+                    continue
+                except ConnectionError:  # it had sent more after the end
+                    break
+            connection.close()
+
+    @pytest.mark.parametrize("asks_on", [False, True])
+    def test_one_that_does_not_take_its_answer_is_dropped_and_others_are_served(self, monkeypatch, asks_on):
+        monkeypatch.setattr(server, "ANSWER_S", 0.5)
+        large = Answer(200, "text/plain", bytes(32 << 20))
+        small = Answer(200, "text/plain", b"fine")
+        with serve(lambda _, path: large if path == "/large" else small, 0, "127.0.0.1") as (_, port):
+            slow = connected(port)
+            slow.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+            assert slow.recv(1)
+            assert status_of(sent(port, GET)) == 200
+            while established(port):
+                if asks_on:
+                    with contextlib.suppress(ConnectionError):
+                        slow.send(GET)
+                assert slow.recv(1)
+            slow.close()
+            assert status_of(sent(port, GET)) == 200
+
+    def test_one_that_talks_on_after_its_answer_is_dropped(self, monkeypatch):
+        monkeypatch.setattr(server, "CLOSE_S", 60)
+        with serving() as served, connected(served.port) as connection:
+            connection.sendall(GET)
+            assert status_of(connection.recv(65536)) == 200
+            with pytest.raises(ConnectionError):
+                connection.sendall(bytes(64 << 20))
+
+    def test_ones_that_are_reset_at_any_moment_do_no_harm(self, served):
+        for request in (b"", b"G", GET, GET * 100):
+            for _ in range(20):
+                connection = connected(served.port)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.sendall(request)
+                connection.close()
+        assert served.ask("/healthz")[0] == 200
+
+    def test_no_descriptor_is_left_for_a_while(self, served):
+        """The peers are another process, so that the descriptors of this one are the server's."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        program = (
+            "import socket, sys, urllib.request\n"
+            "port = int(sys.argv[1])\n"
+            "silent = [socket.create_connection(('127.0.0.1', port)) for _ in range(40)]\n"
+            "print(urllib.request.urlopen(f'http://127.0.0.1:{port}/healthz', timeout=60).status)\n"
+        )
+        peers = subprocess.Popen(
+            [sys.executable, "-c", program, str(served.port)], stdout=subprocess.PIPE, text=True
+        )
+        try:
+            used = max(map(int, os.listdir("/proc/self/fd")))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + 4, hard))
+            said = peers.communicate(timeout=60)[0]
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert said == "200\n"
+        assert served.ask("/healthz")[0] == 200
+
+    def test_the_end_does_not_wait_for_anybody(self):
+        with serving() as served:
+            silent = [connected(served.port) for _ in range(20)]
+            for connection in silent:
+                connection.sendall(b"GET / HTT")
+        for connection in silent:
+            with contextlib.suppress(ConnectionError):
+                assert connection.recv(1) == b""
+            connection.close()

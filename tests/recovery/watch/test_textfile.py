@@ -1,0 +1,193 @@
+"""`--metrics-textfile`: whole at any moment, the last figures at the end, no harm if it cannot be written."""
+
+import logging
+import os
+import resource
+import signal
+import stat
+import time
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from recovery.errors import InterruptedRecoveryError, LogDirLockedError, UsageError
+from recovery.watch import textfile
+from recovery.watch.events import RunFinished
+from recovery.watch.gauges import Gauges
+from recovery.watch.open import ObserverOptions, open_observers
+from recovery.watch.textfile import kept_in_file
+from tests.runs.event_streams import A, at, dir_started, log_finished, one_of_each, run_started
+
+
+def samples(path):
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(path.read_text("utf-8"))
+        for sample in family.samples
+    }
+
+
+def state(path):
+    (name,) = (
+        labels[0][1]
+        for (metric, labels), value in samples(path).items()
+        if metric == "kafka_log_recovery_run_state" and value == 1
+    )
+    return name
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "recovery.prom"
+
+
+@contextmanager
+def file_size_limit(size):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def wait_until(holds):
+    until_s = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def test_it_is_there_at_once_for_every_user_and_has_the_last_figures_at_the_end(path):
+    gauges = Gauges()
+    mask = os.umask(0o077)
+    try:
+        with kept_in_file(gauges, str(path)):
+            assert state(path) == "waiting"
+            assert stat.S_IMODE(path.stat().st_mode) == 0o644
+            for event in one_of_each():
+                gauges(event)
+            assert state(path) == "waiting", "not at each event"
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert state(path) == "incomplete"
+    assert samples(path)["kafka_log_recovery_truncated_bytes_total", (("dir", A),)] == 477 + 71
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_it_is_replaced_again_and_again_and_whole(path, monkeypatch):
+    monkeypatch.setattr(textfile, "INTERVAL_S", 0.02)
+    gauges = Gauges()
+    names = set()
+    with kept_in_file(gauges, str(path)), open(path) as first:
+        before = path.read_text()
+        gauges(run_started())
+        gauges(dir_started())
+
+        def is_there():
+            names.update(os.listdir(path.parent))
+            return state(path) == "recovering"
+
+        wait_until(is_there)
+        assert first.read() == before, "whoever reads the old one reads it to its end"
+        gauges(log_finished())
+        logs = ("kafka_log_logmanager_remaininglogstorecover", (("dir", A),))
+        wait_until(lambda: samples(path)[logs] == 1)
+    assert {name for name in names if name.endswith(".prom")} == {path.name}
+
+
+def test_what_a_killed_process_has_left_is_in_nobodys_way(path):
+    left = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    left.symlink_to(path.parent / "elsewhere")
+    with kept_in_file(Gauges(), str(path)):
+        pass
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_link_stays_one(path, tmp_path):
+    (tmp_path / "real").mkdir()
+    path.symlink_to("real/file.prom")
+    with kept_in_file(Gauges(), str(path)):
+        assert state(tmp_path / "real/file.prom") == "waiting"
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize("name", ["missing/x.prom", "folder", "pipe", "file/x.prom", ""])
+def test_what_cannot_be_written_is_an_error_at_the_start_and_stays_as_it_was(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(
+        UsageError, match=r"--metrics-textfile .*: .*\. Remedy: ", check=lambda e: "\n" not in str(e)
+    ):
+        kept_in_file(Gauges(), str(tmp_path / name)).__enter__()
+    assert sorted(os.listdir(tmp_path)) == before
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_when_the_disk_fills_that_is_one_warning_and_the_file_keeps_what_it_had(path, monkeypatch, caplog):
+    monkeypatch.setattr(textfile, "INTERVAL_S", 0.02)
+    gauges = Gauges()
+    with caplog.at_level(logging.WARNING, "recovery"), kept_in_file(gauges, str(path)):
+        with file_size_limit(100):
+            gauges(run_started())
+            wait_until(lambda: caplog.records)
+            time.sleep(0.2)  # it tries again, and says nothing
+            assert state(path) == "waiting"
+            assert os.listdir(path.parent) == [path.name]
+        wait_until(lambda: state(path) == "listing")
+    (record,) = caplog.records
+    assert (
+        "recovery.prom cannot be written any more: File too large; the run continues." in record.getMessage()
+    )
+
+
+def test_a_name_that_node_exporter_passes_over_is_a_warning(tmp_path, caplog):
+    with kept_in_file(Gauges(), str(tmp_path / "recovery.txt")):
+        pass
+    (record,) = caplog.records
+    assert "end in .prom" in record.getMessage()
+
+
+class TestEnds:
+    """Through `open_observers`, as a command does it."""
+
+    def end(self, path, *events, error=None):
+        with open_observers(ObserverOptions(progress="none", metrics_textfile=str(path))) as observers:
+            for event in events:
+                for observer in observers:
+                    observer(event)
+            if error is not None:
+                raise error
+
+    def found(self, path):
+        return state(path), samples(path)["kafka_log_recovery_exit_code", ()]
+
+    def test_with_a_run_that_is_over(self, path):
+        self.end(path, run_started(), RunFinished(exit_code=2, **at(1)))
+        assert self.found(path) == ("complete", 2)
+
+    @pytest.mark.parametrize(
+        ("error", "wanted"),
+        [
+            (UsageError("no such dir"), ("failed", 1)),
+            (LogDirLockedError("locked"), ("failed", 3)),
+            (InterruptedRecoveryError(15), ("interrupted", 143)),
+            (KeyError("a defect"), ("failed", 1)),
+        ],
+    )
+    def test_with_an_error_before_or_in_the_run(self, path, error, wanted):
+        for events in ((), (run_started(), dir_started())):
+            with pytest.raises(type(error)):
+                self.end(path, *events, error=error)
+            assert self.found(path) == wanted
+
+    def test_with_an_error_after_the_run_as_the_run_did(self, path):
+        with pytest.raises(OSError, match="report"):
+            self.end(path, run_started(), RunFinished(exit_code=4, **at(1)), error=OSError("report"))
+        assert self.found(path) == ("incomplete", 4)
