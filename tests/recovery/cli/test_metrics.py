@@ -191,7 +191,7 @@ def test_a_file_says_how_a_run_ended_that_has_not_begun(tmp_path: Path) -> None:
 
 def test_a_file_outlives_a_run_and_has_what_was_cut(tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)
-    tear(sample, "plain-0")
+    tear(sample, "late-0")
     file = tmp_path / "recovery.prom"
     done = run(*arguments_of(sample, "--metrics-textfile", file))
     samples = samples_of(file.read_text())
