@@ -27,6 +27,7 @@ def status(
         "version": VERSION,
         "now_ms": now_ms,
         "source": source,
+        "is_source_gone": values.is_source_gone,
         "command": values.command,
         "started_ms": values.started_ms,
         "last_progress_ms": values.last_progress_ms,

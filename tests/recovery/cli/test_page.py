@@ -20,7 +20,7 @@ from recovery.printable import printable
 from recovery.quantity import bytes_text, duration_text, rate_text
 from tests.logs.large_log_dirs import make_large
 from tests.logs.samples import Sample, unpack
-from tests.runs.command import start
+from tests.runs.command import run, start
 from tests.runs.paused import resume, start_paused
 from tests.servers.chromium import Chromium, Tab
 from tests.servers.machine import CHROMIUM, needs
@@ -31,6 +31,7 @@ DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 MARKUP = "<img src=x onerror=window.pwned=1>"
 SCRIPT = "<script>window.pwned=1<script>-7"
+WATCH = ("watch", "-", "--forever", "--metrics-port", "0", "--progress", "log")
 PAGE = re.compile(r"http://127\.0\.0\.1:\d+/(?!metrics)")
 DASH = "\N{EN DASH}"
 SHOWN = """(() => {
@@ -72,10 +73,15 @@ def served(
     told = folder / "standard-error"
     arguments = (*recovering(sample), "--metrics-port", port, "--progress", "log", *more)
     with told.open("w") as stderr, ended(start(*map(str, arguments), stderr=stderr)) as process:
-        while (found := PAGE.search(told.read_text())) is None:
-            assert process.poll() is None, told.read_text()
-            time.sleep(0.05)
-        yield process, found.group()
+        yield process, address_in(told, process)
+
+
+def address_in(told: Path, process: subprocess.Popen[str]) -> str:
+    """Return the address of the page as soon as *process* has *told* it."""
+    while (found := PAGE.search(told.read_text())) is None:
+        assert process.poll() is None, told.read_text()
+        time.sleep(0.05)
+    return found.group()
 
 
 @contextmanager
@@ -137,6 +143,16 @@ def trouble_of(log_dirs: list[dict[str, Any]]) -> str:
     return ", ".join(f"{count:,} {how}" for how, count in counts.items() if count)
 
 
+def notice_of(notice: dict[str, Any]) -> str:
+    place, text = f"{notice['log_dir']}/{notice['partition']}", notice["text"]
+    return printable(text if place in text else f"{place}: {text}")
+
+
+def thread_row_of(thread: dict[str, Any]) -> list[str]:
+    left = thread["remaining_segments"] if thread["partition"] else None
+    return [str(thread["thread_num"]), thread["partition"] or DASH, DASH if left is None else f"{left:,}"]
+
+
 def row_of(name: str, figures: dict[str, Any], *, is_done: bool, left: str) -> list[str]:
     cut = figures["truncated_bytes"]
     return [
@@ -157,7 +173,10 @@ def expected_of(status: dict[str, Any]) -> dict[str, Any]:
     are_done = all(log_dir["is_finished"] for log_dir in log_dirs)
     cut = status["truncated_bytes"]
     batches = f", {status['truncated_batches']:,} batch{'es' * (status['truncated_batches'] != 1)}"
-    rate = rate_text(status["scanned_bytes"] / status["elapsed_seconds"]) if is_over else rate_of(status)
+    overall = (
+        rate_text(status["scanned_bytes"] / status["elapsed_seconds"]) if status["scanned_bytes"] else DASH
+    )
+    nothing, none = (DASH, DASH) if status["source"] == "watch" else ("nothing", "none")
     rank = ["error", "warning", "info"]
     notices = list(reversed(status["notices"]))
     notices.sort(key=lambda notice: rank.index(notice["level"]))
@@ -167,11 +186,11 @@ def expected_of(status: dict[str, Any]) -> dict[str, Any]:
             of(status["finished_logs"], status["log_count"]),
             of(status["finished_segments"], status["segment_count"]),
             bytes_of(status),
-            rate,
+            overall if is_over else rate_of(status),
             None,
             duration_text(status["elapsed_seconds"]),
-            bytes_text(cut) + (batches if status["truncated_batches"] else "") if cut else "nothing",
-            trouble_of(log_dirs) or "none",
+            bytes_text(cut) + (batches if status["truncated_batches"] else "") if cut else nothing,
+            trouble_of(log_dirs) or none,
         ],
         "dirs": [
             row_of(d["log_dir"], d, is_done=d["is_finished"], left="done" if d["is_finished"] else left_of(d))
@@ -179,19 +198,9 @@ def expected_of(status: dict[str, Any]) -> dict[str, Any]:
         ],
         "sum": [row_of("all", status, is_done=are_done, left="done" if are_done else left_of(status))],
         "threads": [
-            [
-                str(t["thread_num"]),
-                t["partition"] or DASH,
-                str(t["remaining_segments"]) if t["partition"] else DASH,
-            ]
-            for d in log_dirs
-            for t in d["threads"]
-            if not d["is_finished"] and not is_over
+            thread_row_of(t) for d in log_dirs for t in d["threads"] if not d["is_finished"] and not is_over
         ],
-        "notices": [
-            f"{one['level'].capitalize()}{printable(one['log_dir'])}/{printable(one['partition'])}: {one['text']}"
-            for one in notices
-        ],
+        "notices": [f"{one['level'].capitalize()}{notice_of(one)}" for one in notices],
     }
 
 
@@ -269,6 +278,26 @@ def test_a_new_process_is_picked_up(tmp_path: Path, chromium: Chromium) -> None:
             tab.wait_for(f"seen.status.started_ms > {started_ms} && document.body.dataset.is === ''")
             assert_shown(tab)
             assert tab.value("!chart.points.length || chart.points[0].from >= seen.status.started_ms")
+
+
+def test_a_broker_that_is_watched(tmp_path: Path, chromium: Chromium) -> None:
+    sample = unpack("crashed", tmp_path)
+    lines = run(*map(str, recovering(sample)), "--progress", "log").stderr.splitlines(keepends=True)
+    told = tmp_path / "standard-error"
+    with told.open("w") as stderr, ended(start(*WATCH, stderr=stderr)) as process:
+        assert process.stdin is not None
+        tenth = [number for number, line in enumerate(lines, 1) if "Completed load of" in line][9]
+        process.stdin.writelines(lines[:tenth])
+        process.stdin.flush()
+        with chromium.open(address_in(told, process), **DESKTOP) as tab:
+            tab.wait_for("seen.status?.finished_logs === 10")
+            assert assert_shown(tab)["source"] == "watch"
+            assert tab.text("#state") == "Broker: recovering 2 log dirs"
+            process.stdin.writelines(lines[tenth:])
+            process.stdin.flush()
+            tab.wait_for("seen.status.state === 'complete'")
+            assert assert_shown(tab)["finished_logs"] == 29
+            assert tab.text("#state") == "Broker: recovered 2 log dirs"
 
 
 def test_what_is_not_known_is_a_dash(tmp_path: Path, chromium: Chromium) -> None:

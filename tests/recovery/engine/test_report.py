@@ -182,7 +182,9 @@ def test_a_dry_run_says_so_in_every_place() -> None:
 
 def test_a_marker_over_what_is_refused_promises_nothing() -> None:
     text = report(log_dir(REFUSED, status="partial", marker=True)).to_text().splitlines()
-    assert text[0] == "/d1: 1 refused; the clean-shutdown marker stays, but a broker may halt on what is refused"
+    assert (
+        text[0] == "/d1: 1 refused; the clean-shutdown marker stays, but a broker may halt on what is refused"
+    )
 
 
 def test_json() -> None:
