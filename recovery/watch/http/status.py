@@ -33,7 +33,6 @@ def status(
         "last_progress_ms": values.last_progress_ms,
         "seconds_without_progress": _seconds_without_progress(values),
         "stall_seconds": stall_seconds,
-        "is_source_gone": values.is_source_gone,
         **figures,
         "log_dirs": log_dirs,
         "notices": [{name: getattr(notice, name) for name in _NOTICE} for notice in latest],
