@@ -106,9 +106,9 @@ class MeasuredBroker(Broker):
                 unread = unread.rpartition("\n")[2] + log.read()
 
     def _java(
-        self, main_class: str, *arguments: str, before: Sequence[Path] = (), version: str | None = None
+        self, main_class: str, *arguments: str, after: Sequence[Path] = (), version: str | None = None
     ) -> list[str]:
-        command = super()._java(main_class, *arguments, before=before, version=version)
+        command = super()._java(main_class, *arguments, after=after, version=version)
         if main_class != "kafka.Kafka":
             return command
         kept = [option for option in command[1:] if not option.startswith(("-X", "-server"))]

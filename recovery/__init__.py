@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from recovery.follow.api import watch_broker as watch_broker
     from recovery.follow.options import WatchOptions as WatchOptions
     from recovery.follow.report import WatchReport as WatchReport
+    from recovery.forecast.api import estimate as estimate
+    from recovery.forecast.options import EstimateOptions as EstimateOptions
+    from recovery.forecast.report import EstimateReport as EstimateReport
 
 _PLACES = {
     "recover": "recovery.engine.api",
@@ -35,9 +38,14 @@ _PLACES = {
     "watch_broker": "recovery.follow.api",
     "WatchOptions": "recovery.follow.options",
     "WatchReport": "recovery.follow.report",
+    "estimate": "recovery.forecast.api",
+    "EstimateOptions": "recovery.forecast.options",
+    "EstimateReport": "recovery.forecast.report",
 }
 
 __all__ = [
+    "EstimateOptions",
+    "EstimateReport",
     "PartitionReport",
     "RecoverOptions",
     "RecoveryReport",
@@ -45,6 +53,7 @@ __all__ = [
     "VerifyReport",
     "WatchOptions",
     "WatchReport",
+    "estimate",
     "recover",
     "verify",
     "watch_broker",

@@ -244,11 +244,19 @@ def milliseconds(text: str) -> int:
 
 def byte_rate(text: str) -> int:
     """Return *text* as bytes a second."""
-    match = _SIZE.fullmatch(text)
-    if match is None or not int(match[1]):
+    rate = byte_count(text)
+    if not rate:
         raise argparse.ArgumentTypeError(
             f"{text}: expected an integer above 0, optionally followed by k, M or G"
         )
+    return rate
+
+
+def byte_count(text: str) -> int:
+    """Return *text* as a number of bytes."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text}: expected an integer, optionally followed by k, M or G")
     return int(match[1]) * _UNITS[match[2].lower()]
 
 

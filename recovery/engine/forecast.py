@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from recovery.engine.resume import RunJournal
 from recovery.load.fold import unflushed_segments
+from recovery.load.forecast import segments_recovered
 from recovery.load.model import FileStat, Original, PartitionTask, ScanRequest
 
 LEAST_KEPT_SCAN_BYTES = 1 << 20
@@ -16,12 +17,12 @@ def bytes_to_scan(task: PartitionTask, journal: RunJournal) -> int:
     """Return how many bytes a recovery of *task* will most likely read; what is in the journal is not read again."""
     if journal.is_committed(task.folder):
         return 0
-    unflushed = unflushed_segments(task)
+    segments = segments_recovered(task)
     if not journal.has_scans:
-        return sum(size for _, _, size in unflushed)
+        return sum(segment.size_bytes for segment in segments)
     return sum(
         size
-        for file, base, size in unflushed
+        for file, base, size, *_ in segments
         if size < LEAST_KEPT_SCAN_BYTES
         or not journal.has_scan(task.folder, recovery_request(file, base, size), task.files[file])
     )

@@ -120,6 +120,7 @@ def list_log_dir(
     ignores_marker: bool = False,
     without: Collection[str] = (),
     remote_metadata: RemoteMetadata | None = None,
+    may_vanish: bool = False,
 ) -> LogDirInventory:
     """Return what lies in *log_dir*.
 
@@ -131,13 +132,14 @@ def list_log_dir(
         ignores_marker: recover as after an unclean shutdown, whatever the marker says.
         without: paths relative to *log_dir* that are treated as gone.
         remote_metadata: of all log dirs; None for that of this one.
+        may_vanish: whether files and folders that vanish meanwhile are left out: a broker may be at work there.
 
     Raises:
         LogDirOfflineError: the dir cannot be read.
     """
     try:
         metadata = remote_metadata or RemoteMetadata((log_dir,))
-        return _Listing(log_dir, frozenset(without), metadata).take(
+        return _Listing(log_dir, frozenset(without), metadata, may_vanish=may_vanish).take(
             settings_of, now_ms, producer_id_expiration_ms, release, ignores_marker=ignores_marker
         )
     except OSError as error:
@@ -147,8 +149,11 @@ def list_log_dir(
 class _Listing:
     """One look at a log dir."""
 
-    def __init__(self, log_dir: str, without: frozenset[str], remote_metadata: RemoteMetadata) -> None:
+    def __init__(
+        self, log_dir: str, without: frozenset[str], remote_metadata: RemoteMetadata, *, may_vanish: bool
+    ) -> None:
         self._log_dir = log_dir
+        self._may_vanish = may_vanish
         self._without = without
         self._remote_metadata = remote_metadata
         self._stat = os.stat(log_dir)
@@ -307,7 +312,11 @@ class _Listing:
     def _look_into(self, name: str) -> FolderContents | None:
         path = os.path.join(self._log_dir, name)
         try:
-            contents = look_into(path, self._user, gives_away=self._gives_away)
+            contents = look_into(path, self._user, gives_away=self._gives_away, may_vanish=self._may_vanish)
+        except FileNotFoundError:
+            if not self._may_vanish:
+                raise
+            return None
         except PermissionError as error:
             self._refuse(name, folder_problem(name, path, error, self._user))
             return None

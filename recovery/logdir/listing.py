@@ -43,12 +43,18 @@ class FolderContents:
         self.problems = [problem for problem in self.problems if problem.file != name]
 
 
-def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool = True) -> FolderContents:
+def look_into(
+    folder: str, user: BrokerUser | None = None, *, gives_away: bool = True, may_vanish: bool = False
+) -> FolderContents:
     """Return the regular files of a partition's folder, links to such files included, and what else is there.
 
     Args:
         user: the broker's; a file that it may not use is a problem.
         gives_away: whether this process may give files to others; if not, a file that is not its own is a problem.
+        may_vanish: whether a file that is deleted or renamed meanwhile is left out: a broker may be at work there.
+
+    Raises:
+        OSError: something cannot be looked at. FileNotFoundError: the folder is gone.
 
     Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
@@ -66,26 +72,38 @@ def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool =
         contents.problems += owner_problems(os.path.basename(folder), folder_status)
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            if not is_of_type(entry, os.DirEntry.is_file):
-                kind = contents.others[entry.name] = other_kind(entry.path) or "file"
-                if kind == "folder" and entry.name.endswith(TEMPORARY_SUFFIX):
-                    contents.problems.append(_in_the_way(entry.name))
-                continue
-            if entry.is_symlink() and is_written_to(entry.name):
-                contents.problems.append(_link(entry.name))
-            status = entry.stat()
-            contents.files[entry.name] = file_stat(status)
-            rights = "rw" if file_kind(entry.name) in _OPENED_FOR_WRITING else "r"
-            lacking = user.lacks(status, rights)
-            if lacking:
-                contents.problems.append(access_problem(entry.name, entry.path, status, lacking, user))
-            if not ignores_owner and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
-                contents.problems += owner_problems(entry.name, status)
-            if (denial := _read_denial(entry.path)) is not None:
-                contents.unreadable.add(entry.name)
-                if not lacking:
-                    contents.problems.append(_unreadable(entry.name, denial))
+            try:
+                _look_at(entry, contents, user, ignores_owner=ignores_owner)
+            except FileNotFoundError:
+                if not may_vanish:
+                    raise
+                contents.drop(entry.name)
     return contents
+
+
+def _look_at(
+    entry: os.DirEntry[str], contents: FolderContents, user: BrokerUser, *, ignores_owner: bool
+) -> None:
+    """Add an entry of a partition's folder to its *contents*."""
+    if not is_of_type(entry, os.DirEntry.is_file):
+        kind = contents.others[entry.name] = other_kind(entry.path) or "file"
+        if kind == "folder" and entry.name.endswith(TEMPORARY_SUFFIX):
+            contents.problems.append(_in_the_way(entry.name))
+        return
+    if entry.is_symlink() and is_written_to(entry.name):
+        contents.problems.append(_link(entry.name))
+    status = entry.stat()
+    contents.files[entry.name] = file_stat(status)
+    rights = "rw" if file_kind(entry.name) in _OPENED_FOR_WRITING else "r"
+    lacking = user.lacks(status, rights)
+    if lacking:
+        contents.problems.append(access_problem(entry.name, entry.path, status, lacking, user))
+    if not ignores_owner and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
+        contents.problems += owner_problems(entry.name, status)
+    if (denial := _read_denial(entry.path)) is not None:
+        contents.unreadable.add(entry.name)
+        if not lacking:
+            contents.problems.append(_unreadable(entry.name, denial))
 
 
 def _in_the_way(name: str) -> Problem:

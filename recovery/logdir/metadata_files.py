@@ -14,7 +14,7 @@ from itertools import zip_longest
 from native.crc32c import crc32c_of_bytes
 from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from recovery.logdir.listing import is_of_type, other_kind
-from recovery.read.file_system import check_size, is_folder, naming, open_file, read_at
+from recovery.read.file_system import check_size, is_folder, naming, open_unseen, read_at
 from segfmt.errors import FileNameError, MalformedMetadataError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
 from segfmt.metadata_log import BytesOnDisk
@@ -121,7 +121,7 @@ def _opened_in_turn(
 @contextmanager
 def _opened(folder: str, name: str) -> Iterator[BytesOnDisk]:
     path = os.path.join(folder, name)
-    descriptor = open_file(path)
+    descriptor = open_unseen(path)
 
     def read(position: int, size_bytes: int) -> bytearray:
         with naming(path):

@@ -80,7 +80,12 @@ class CachedFile:
 
 
 def is_cached(descriptor: int, start: int, end: int) -> bool:
-    """Return whether all bytes from *start* to *end* are in the page cache; True if that is not known.
+    """Return whether all bytes from *start* to *end* are in the page cache; True if that is not known."""
+    return not absent_bytes(descriptor, start, end)
+
+
+def absent_bytes(descriptor: int, start: int, end: int) -> int:
+    """Return how many bytes from *start* to *end* are not in the page cache, by whole pages; 0 if that is not known.
 
     By mincore(2), which reads nothing; a non-blocking read (RWF_NOWAIT) would have the kernel read ahead.
     """
@@ -88,13 +93,15 @@ def is_cached(descriptor: int, start: int, end: int) -> bool:
     try:
         pages = mmap.mmap(descriptor, end - first, mmap.MAP_SHARED, mmap.PROT_READ, offset=first)
     except (OSError, ValueError):  # it cannot be mapped, or is shorter
-        return True
+        return 0
     with pages:
         view = np.frombuffer(pages, np.uint8)
         are_there = np.zeros(-(-view.size // mmap.PAGESIZE), np.uint8)
         result = _mincore(address_of(view), view.size, address_of(are_there))
         del view  # or the mapping cannot be closed
-    return result != 0 or bool(np.all(are_there & 1))
+    if result != 0:
+        return 0
+    return min(end - start, int(np.count_nonzero(are_there & 1 == 0)) * mmap.PAGESIZE)
 
 
 def _mincore(address: int, size_bytes: int, vector: int) -> int:

@@ -1,0 +1,166 @@
+"""One log dir: which segments a restart would recover, by names, checkpoints and small files alone.
+
+Nothing is locked or written, so a broker may be at work there: what vanishes meanwhile is left out, and what grows
+counts as it is when it is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from recovery.errors import LogDirOfflineError, PartitionRefusedError
+from recovery.load.forecast import SegmentToRecover, segments_recovered, segments_recovered_by_reading
+from recovery.load.model import LogSettings, PartitionTask
+from recovery.load.release import Release
+from recovery.logdir.inventory import LogDirInventory, list_log_dir
+from recovery.logdir.lock import is_locked
+from recovery.problem import Problem
+from recovery.read.file_system import open_file
+from recovery.read.partition_files import PartitionFiles
+from segfmt.errors import FormatError
+from segfmt.filenames import FileKind, file_kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogToRecover:
+    """A log of which a restart would recover something.
+
+    Attributes:
+        folder: its path.
+        topic: its topic's name.
+        segments: ascending.
+    """
+
+    folder: str
+    topic: str
+    segments: tuple[SegmentToRecover, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the segments, each counted once."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirSurvey:
+    """What a restart would find in a log dir.
+
+    Attributes:
+        is_live: whether a broker, or a recovery, holds its lock.
+        log_count: the logs that a broker would load, those with nothing to recover included.
+        file_count: their files.
+        logs: those with something to recover.
+        problems: what would keep a broker from starting, or take the dir offline, as far as names show it.
+        notes: what was assumed.
+        error: why it could not be listed, or not all of it; None if it could.
+    """
+
+    log_dir: str
+    is_live: bool = False
+    had_clean_shutdown: bool = False
+    log_count: int = 0
+    file_count: int = 0
+    logs: tuple[LogToRecover, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def survey_log_dir(
+    log_dir: str,
+    *,
+    settings_of: Callable[[str], LogSettings],
+    release: Release,
+    now_ms: int,
+    known_problems: tuple[Problem, ...] = (),
+) -> LogDirSurvey:
+    """Return what a restart would find in *log_dir*, as if the broker there, if one runs, had died now.
+
+    Args:
+        log_dir: absolute path.
+        settings_of: the settings of a topic's logs.
+        release: of the broker that would start.
+        now_ms: the clock.
+        known_problems: found before, by comparing log dirs.
+
+    Kafka: LogManager.loadLogs.
+    """
+    is_live, lock_error = False, None
+    try:
+        is_live = is_locked(log_dir)
+    except OSError as error:
+        lock_error = f"{error}: whether a broker runs is not known"
+    try:
+        inventory = list_log_dir(
+            log_dir, settings_of=settings_of, now_ms=now_ms, release=release, may_vanish=True
+        )
+    except LogDirOfflineError as error:
+        return LogDirSurvey(log_dir=log_dir, is_live=is_live, error=str(error.error))
+    problems = [*known_problems, *inventory.all_problems]
+    logs = []
+    for task in inventory.tasks:
+        segments, refusals = _segments_of(task)
+        problems += [replace(problem, file=f"{task.folder}/{problem.file}") for problem in refusals]
+        if segments:
+            folder = os.path.join(log_dir, task.folder)
+            logs.append(LogToRecover(folder=folder, topic=task.topic_partition.topic, segments=segments))
+    return LogDirSurvey(
+        log_dir=log_dir,
+        is_live=is_live,
+        had_clean_shutdown=inventory.had_clean_shutdown,
+        log_count=inventory.log_count,
+        file_count=sum(len(task.files) for task in inventory.tasks),
+        logs=tuple(logs),
+        problems=tuple(map(str, problems)),
+        notes=tuple(map(str, inventory.notes)),
+        error=_unlisted(inventory) or lock_error,
+    )
+
+
+def _unlisted(inventory: LogDirInventory) -> str | None:
+    """Return which folders of logs could not be listed by this user, None if all could."""
+    folders = [
+        refused.folder
+        for refused in inventory.refused
+        if not os.access(os.path.join(inventory.log_dir, refused.folder), os.R_OK | os.X_OK)
+    ]
+    if not folders:
+        return None
+    others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
+    return f"{folders[0]}{others}: may not be listed by this user. Remedy: run this as the broker's user, or as root"
+
+
+def _segments_of(task: PartitionTask) -> tuple[tuple[SegmentToRecover, ...], tuple[Problem, ...]]:
+    """Return what a load of *task* recovers, and what its small files show that stops a broker."""
+    refusals: tuple[Problem, ...] = ()
+    segments = segments_recovered(task)
+    if any(file_kind(name) in (FileKind.TXN_INDEX, FileKind.SWAP, FileKind.CLEANED) for name in task.files):
+        files = PartitionFiles(os.path.join(task.log_dir, task.folder), task.settings)
+        try:
+            segments = segments_recovered_by_reading(task, files)
+        except PartitionRefusedError as refusal:
+            refusals = refusal.problems
+        except (OSError, FormatError):
+            pass  # gone, or changed meanwhile: the names have to do
+        finally:
+            files.close()
+    if task.settings.preallocate and segments:
+        segments[-1] = _without_hole(task, segments[-1])
+    return tuple(segments), refusals
+
+
+def _without_hole(task: PartitionTask, segment: SegmentToRecover) -> SegmentToRecover:
+    """Return a preallocated segment with the size of what was written to it: the rest is a hole, which reads as zeros.
+
+    Kafka: FileRecords.openChannel, LogSegment.recover, which ends at the first zeros.
+    """
+    with suppress(OSError):
+        descriptor = open_file(os.path.join(task.log_dir, task.folder, segment.file))
+        try:
+            return segment._replace(size_bytes=min(segment.size_bytes, os.lseek(descriptor, 0, os.SEEK_HOLE)))
+        finally:
+            os.close(descriptor)
+    return segment

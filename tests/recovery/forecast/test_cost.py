@@ -1,0 +1,112 @@
+"""The model of what a restart costs: what makes it longer, what does not, and how threads share the work."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.forecast.cost import (
+    LogDirWork,
+    LogWork,
+    Machine,
+    broker_seconds,
+    makespan,
+    tool_seconds,
+    worst_makespan,
+)
+
+MACHINE = Machine(
+    cpu_count=8,
+    slowness=1.0,
+    contention=1.0,
+    byte_s=0.3e-9,
+    disk_byte_s=0.0,
+    absent_share=0.0,
+    byte_batches=1 / 65536,
+)
+GIB = 1 << 30
+
+
+def work(*logs: tuple[int, int], threads: int = 2) -> LogDirWork:
+    """A log dir with logs of (segments, bytes)."""
+    works = [LogWork(count, size, count, size) for count, size in logs]
+    return LogDirWork(threads=threads, log_count=len(logs), file_count=4 * len(logs), logs=works)
+
+
+def tool(*dirs: LogDirWork, machine: Machine = MACHINE, has_processes: bool = False) -> float:
+    return tool_seconds(dirs, machine, has_processes=has_processes)
+
+
+@given(st.lists(st.floats(0.001, 10), max_size=6), st.integers(1, 4))
+def test_makespans_enclose_every_order(seconds: list[float], threads: int) -> None:
+    worst = worst_makespan(seconds, threads)
+    for order in itertools.islice(itertools.permutations(seconds), 24):
+        ends = [0.0] * threads
+        for job in order:
+            ends[ends.index(min(ends))] += job
+        assert max(ends) <= worst + 1e-9
+        assert max(ends) >= max(sum(seconds) / threads, max(seconds, default=0.0)) - 1e-9
+    assert makespan(seconds, threads) <= worst + 1e-9
+
+
+def test_a_broker_needs_as_long_as_its_largest_log() -> None:
+    one, many = work((8, 8 * GIB)), work(*[(1, GIB)] * 8)
+    assert broker_seconds([one], MACHINE).low_s > 1.8 * broker_seconds([many], MACHINE).low_s
+    assert tool(one) == pytest.approx(tool(many), rel=0.1)  # threads share its segments
+
+
+def test_small_batches_cost_a_broker() -> None:
+    small = replace(MACHINE, byte_batches=1 / 170)
+    dirs = [work(*[(4, GIB)] * 8)]
+    assert broker_seconds(dirs, small).low_s > 5 * broker_seconds(dirs, MACHINE).low_s
+    assert broker_seconds(dirs, small).high_s > 5 * broker_seconds(dirs, MACHINE).high_s
+
+
+def test_many_small_logs_cost_by_the_log() -> None:
+    few, many = work(*[(1, 1000)] * 100), work(*[(1, 1000)] * 10_000)
+    assert tool(many) > 20 * (tool(few) - tool(work()))
+    assert broker_seconds([many], MACHINE).low_s > 20 * broker_seconds([few], MACHINE).low_s
+
+
+def test_log_dirs_are_recovered_side_by_side_as_far_as_there_are_cpus() -> None:
+    one = work(*[(4, GIB)] * 8)
+    both = broker_seconds([one, one], MACHINE)
+    assert both.low_s == pytest.approx(broker_seconds([one], MACHINE).low_s)
+    single = replace(MACHINE, cpu_count=1)
+    assert broker_seconds([one, one], single).low_s > 1.9 * broker_seconds([one], single).low_s
+    assert tool(one, one, machine=single) > 1.7 * tool(one, machine=single)
+
+
+def test_processes_spare_the_second_log_dir_its_wait() -> None:
+    one = work(*[(1, 1000)] * 5000)
+    assert tool(one, one, has_processes=True) < 0.6 * tool(one, one)
+
+
+def test_a_broker_reads_twice_what_has_no_index() -> None:
+    once = LogDirWork(threads=1, log_count=1, file_count=4, logs=[LogWork(4, GIB, 4, GIB)])
+    twice = replace(once, logs=[LogWork(4, GIB, 8, 2 * GIB)])
+    assert broker_seconds([twice], MACHINE).low_s > 1.5 * broker_seconds([once], MACHINE).low_s
+    assert tool(twice) == tool(once)
+
+
+@pytest.mark.parametrize("key", ["slowness", "contention", "absent_share"])
+def test_what_slows_a_machine_down(key: str) -> None:
+    cold = replace(MACHINE, disk_byte_s=1e-8)
+    slow = replace(cold, **{key: 1.0 if key == "absent_share" else 4.0})
+    dirs = [work(*[(4, GIB)] * 8)]
+    assert tool(*dirs, machine=slow) > tool(*dirs, machine=cold)
+    assert broker_seconds(dirs, slow).high_s > broker_seconds(dirs, cold).high_s
+    if key != "contention":  # others may go away meanwhile
+        assert broker_seconds(dirs, slow).low_s > broker_seconds(dirs, cold).low_s
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1 << 34)), max_size=9), st.integers(1, 8))
+def test_low_is_not_above_high(logs: list[tuple[int, int]], threads: int) -> None:
+    for machine in (MACHINE, replace(MACHINE, absent_share=0.5, disk_byte_s=1e-8, cpu_count=2)):
+        span = broker_seconds([work(*logs, threads=threads), work()], machine)
+        assert 0 < span.low_s <= span.high_s
+        assert tool(work(*logs, threads=threads), machine=machine) > 0
