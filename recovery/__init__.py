@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from recovery.check.api import verify as verify
     from recovery.check.options import VerifyOptions as VerifyOptions
     from recovery.check.report import VerifyReport as VerifyReport
+    from recovery.describe.api import describe_log_dirs as describe_log_dirs
+    from recovery.describe.options import DescribeOptions as DescribeOptions
+    from recovery.describe.report import LogDirsReport as LogDirsReport
     from recovery.engine.api import recover as recover
     from recovery.engine.options import RecoverOptions as RecoverOptions
     from recovery.engine.report import PartitionReport as PartitionReport
@@ -46,6 +49,14 @@ _PLACES = {
 __all__ = [
     "EstimateOptions",
     "EstimateReport",
+    "describe_log_dirs": "recovery.describe.api",
+    "DescribeOptions": "recovery.describe.options",
+    "LogDirsReport": "recovery.describe.report",
+}
+
+__all__ = [
+    "DescribeOptions",
+    "LogDirsReport",
     "PartitionReport",
     "RecoverOptions",
     "RecoveryReport",
@@ -54,6 +65,7 @@ __all__ = [
     "WatchOptions",
     "WatchReport",
     "estimate",
+    "describe_log_dirs",
     "recover",
     "verify",
     "watch_broker",

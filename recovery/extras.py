@@ -12,6 +12,7 @@ from recovery.version import VERSION
 
 ARCHIVE: Final = "archive"
 SPARK: Final = "archive,spark"
+CLIENT: Final = "client"
 """Extras of pyproject.toml, as pip takes them. Spark serves only archives, so its remedies name both."""
 
 

@@ -20,11 +20,14 @@ _SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
-def add_log_dir_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Declare `-c/--config` and `--log-dirs`; *verb* is what the command does to the dirs."""
-    where = parser.add_argument_group(f"what to {verb} (one of the two is needed)")
+def add_log_dir_arguments(
+    parser: argparse.ArgumentParser, verb: str, *, choices: str = "one of the two is needed"
+) -> argparse._ArgumentGroup:
+    """Declare `-c/--config` and `--log-dirs`, and return their group; *verb* is what the command does to the dirs."""
+    where = parser.add_argument_group(f"what to {verb} ({choices})")
     where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
     where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")
+    return where
 
 
 def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -132,15 +135,23 @@ def observer_options(arguments: argparse.Namespace) -> ObserverOptions:
     )
 
 
-def log_dirs_of(arguments: argparse.Namespace) -> list[str] | None:
+def log_dirs_of(arguments: argparse.Namespace, *, also: str = "") -> list[str] | None:
     """Return the dirs of `--log-dirs`; None if the configuration names them.
+
+    Args:
+        also: a third option with which the command does without both.
 
     Raises:
         UsageError: neither option is given.
     """
     if arguments.log_dirs is None:
         if arguments.config is None:
-            raise UsageError(f"{arguments.command} needs -c/--config FILE or --log-dirs A,B")
+            named = (
+                f"-c/--config FILE, --log-dirs A,B or {also}"
+                if also
+                else "-c/--config FILE or --log-dirs A,B"
+            )
+            raise UsageError(f"{arguments.command} needs {named}")
         return None
     return [part.strip() for part in arguments.log_dirs.split(",") if part.strip()]
 
@@ -167,7 +178,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     from recovery.broker.settings import Layer
 
     file = getattr(arguments, "config", None)
-    properties, notes = ({}, []) if file is None else _read_properties(file)
+    properties, notes = ({}, []) if file is None else read_properties_file(file, "--config")
     last_values: dict[str, str] = {}
     for item in getattr(arguments, "property", ()):
         key, equals, value = (part.strip() for part in item.partition("="))
@@ -184,8 +195,12 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     return GivenProperties(properties | last_values, tuple(notes))
 
 
-def _read_properties(path: str) -> tuple[dict[str, str], list[str]]:
-    """Return the entries of a file, and notes."""
+def read_properties_file(path: str, option: str) -> tuple[dict[str, str], list[str]]:
+    """Return the entries of the file that *option* names, and notes.
+
+    Raises:
+        UsageError: it cannot be read, or is no properties file.
+    """
     from segfmt.errors import MalformedPropertiesError
     from segfmt.properties import read_properties, repeated_keys
 
@@ -194,9 +209,9 @@ def _read_properties(path: str) -> tuple[dict[str, str], list[str]]:
         properties = read_properties(data)
         repeated = repeated_keys(data)
     except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from error
+        raise UsageError(f"{option} {path}: {error.strerror}") from error
     except MalformedPropertiesError as error:
-        raise UsageError(f"--config {path}: {error}") from error
+        raise UsageError(f"{option} {path}: {error}") from error
     return properties, [
         f"{path} has {key} more than once; the last value, {properties[key]}, counts, as for the broker"
         for key in repeated

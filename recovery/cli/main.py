@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.cli import archive, estimate, quarantine, recover, undo, verify, watch
+from recovery.cli import archive, estimate, log_dirs, quarantine, recover, undo, verify, watch
 from recovery.errors import InterruptedRecoveryError, RecoveryError
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -23,7 +23,7 @@ from recovery.version import VERSION
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """If set, the line about an error in the tool itself is followed by the traceback."""
 
-_COMMANDS = (recover, undo, verify, watch, estimate, quarantine, archive)
+_COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -63,11 +63,13 @@ def find_broker_dirs(
     *,
     quarantine_dir: str | None = None,
     may_be_foreign: bool = False,
+    may_be_missing: bool = False,
 ) -> BrokerDirs:
     """Return the dirs that *log_dirs* names or, if it is None, the properties.
 
     Args:
         may_be_foreign: whether a folder that no broker has ever opened is accepted, since nothing is written.
+        may_be_missing: whether a log dir that is not there is accepted, as one that is offline.
 
     Raises:
         UsageError: a path that is missing, relative or named twice, or a quarantine inside one, or without a name.
@@ -76,7 +78,7 @@ def find_broker_dirs(
     broker = _broker_config(log_dirs, properties)
     if log_dirs is None:
         _refuse_relative(broker)
-    paths = _log_dir_paths(broker)
+    paths = _log_dir_paths(broker, may_be_missing=may_be_missing)
     if not may_be_foreign:
         _refuse_foreign(paths)
     locked_dirs = _with_metadata_dir(broker, paths)
@@ -152,7 +154,7 @@ def refuse_relative(path: str, key: str, option: str) -> None:
     raise UsageError(f"{key}: {path}: {fault}. Remedy: give the absolute path with {option}")
 
 
-def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
+def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, ...]:
     """Return the log dirs as absolute paths, each of them a separate folder, or one that cannot be looked at.
 
     Kafka: LogManager.createAndValidateLogDirs. Differs: a missing log dir is not created.
@@ -164,6 +166,8 @@ def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
     for entry, path in paths.items():
         try:
             if not is_folder(path):
+                if may_be_missing:
+                    continue
                 raise UsageError(f"{path}: no such log dir")
             status = os.stat(path)
         except OSError:

@@ -1,4 +1,4 @@
-"""Which log dirs are cordoned, and of which cordons a broker takes no notice. Each case was seen with 4.3.1 and 4.4.0."""
+"""Which log dirs are cordoned, and of which cordons a broker takes no notice: as seen with 4.3.1 and 4.4.0."""
 
 import pytest
 

@@ -1,0 +1,98 @@
+"""`kafka-log-recovery log-dirs`: what is in log dirs, of a broker that is down or of live ones."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of, read_properties_file
+from recovery.cli.session import print_result, watched_signals
+from recovery.errors import InterruptedRecoveryError, UsageError
+from recovery.printable import printable
+
+_EPILOG = """\
+exit codes:
+  0  everything is described
+  1  usage error, no such broker or topic, or no broker gave an answer
+  4  a log dir is offline, or a broker gave no answer; the others are described
+  130, 143  interrupted
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "log-dirs",
+        help="sizes of replicas, room on the volumes, what is offline, what is cordoned",
+        description="Describe log dirs as kafka-log-dirs does, with the room on their volumes (KIP-827) and what is "
+        "cordoned (KIP-1066): from their files, whether the broker is down or runs beside, or by live brokers. Nothing "
+        "is written, locked or created.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--describe", action="store_true", required=True, help="the one thing it does")
+    where = add_log_dir_arguments(parser, "describe", choices="one of these is needed")
+    where.add_argument("--bootstrap-server", metavar="H:P", help="live brokers, which are asked instead")
+    where.add_argument(
+        "--command-config", metavar="FILE", help="properties of the client for these: protocol, keys, user"
+    )
+    parser.add_argument("--broker-list", metavar="1,2", type=_node_ids, help="only these brokers")
+    parser.add_argument("--topic-list", metavar="A,B", type=_names, help="only replicas of these topics")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="form of the result on standard output"
+    )
+    parser.set_defaults(run=run, command="log-dirs")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    with watched_signals() as signals:
+        try:
+            with signals.raising():
+                from recovery.describe.api import describe_log_dirs
+
+                report = describe_log_dirs(_log_dirs(arguments), **_options(arguments))
+        except InterruptedRecoveryError as error:
+            print("kafka-log-recovery: interrupted", file=sys.stderr)  # noqa: T201 - what a command line says
+            return error.signal_exit_code
+        if arguments.format == "json":
+            for line in report.complaints:
+                print(f"kafka-log-recovery: {printable(line)}", file=sys.stderr)  # noqa: T201 - no place for it in the JSON
+        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+    return report.exit_code
+
+
+def _log_dirs(arguments: argparse.Namespace) -> list[str] | None:
+    if arguments.bootstrap_server is None:
+        return log_dirs_of(arguments, also="--bootstrap-server H:P")
+    if arguments.config is not None or arguments.log_dirs is not None:
+        raise UsageError(
+            "--bootstrap-server asks live brokers, -c and --log-dirs name files. Remedy: leave one out"
+        )
+    return None
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    options: dict[str, Any] = {"brokers": arguments.broker_list, "topics": arguments.topic_list}
+    if arguments.command_config is not None:
+        properties, notes = read_properties_file(arguments.command_config, "--command-config")
+        options |= {"client_config": properties, "config_notes": tuple(notes)}
+    if arguments.bootstrap_server is not None:
+        return options | {"bootstrap_servers": arguments.bootstrap_server}
+    given = properties_of(arguments)
+    return options | {"config": given.values, "config_notes": given.notes}
+
+
+def _names(text: str) -> list[str]:
+    names = [name for part in text.split(",") if (name := part.strip())]
+    if not names:
+        raise argparse.ArgumentTypeError("names separated by commas are expected")
+    return names
+
+
+def _node_ids(text: str) -> list[int]:
+    names = _names(text)
+    if not all(name.isascii() and name.isdigit() for name in names):
+        raise argparse.ArgumentTypeError(f"{text}: node ids separated by commas are expected, as in 1,2")
+    return list(map(int, names))

@@ -1,0 +1,195 @@
+"""The log dirs of a broker on this machine, described from their files: the broker may be down, or run beside.
+
+Each is described as a broker would that starts now, with a few words of why it would take one offline.
+
+Kafka: ReplicaManager.describeLogDirs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.broker.cordons import java_path
+from recovery.describe.replicas import FoundReplicas, Replica, list_replicas, log_end, replica_bytes
+from recovery.describe.report import (
+    STORAGE_ERROR,
+    UNKNOWN_LAG,
+    BrokerDescription,
+    LogDirDescription,
+    LogDirsReport,
+    ReplicaDescription,
+)
+from recovery.logdir.dirs import BrokerDirs, cordons_in
+from recovery.logdir.identity import identify
+from recovery.logdir.listing import mount_problems
+from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
+from recovery.read.file_system import absolute, is_folder
+from segfmt.errors import FormatError
+from segfmt.filenames import CLUSTER_METADATA_FOLDER
+from segfmt.java_text import LONG_MAX
+
+_UNKNOWN_BROKER = -1
+_MOST_LISTINGS = 5
+
+
+def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> LogDirsReport:
+    """Return what lies in the log dirs of *dirs*, which are only read.
+
+    Args:
+        topics: leave out replicas of all others; None for all.
+    """
+    identity = identify(dirs.log_dirs, node_id=dirs.broker.node_id)
+    offline = {path: why for path in dirs.log_dirs if (why := _offline_cause(path)) is not None}
+    warnings = [*dirs.notes, *identity.notes]
+    warnings += [
+        f"{path}: {problem}"
+        for path, problems in identity.problems.items()
+        for problem in problems
+        if path not in offline
+    ]
+    found = _list(dirs.log_dirs, offline)
+    warnings += _misplaced(found, has_offline=bool(offline))
+    cordons = cordons_in(dirs, _metadata(dirs, warnings), identity.node_id)
+    warnings += cordons.warnings
+    volumes = _Volumes(found, topics)
+    log_dirs = []
+    for entry, path in zip(dirs.broker.log_dirs, dirs.log_dirs, strict=True):
+        spelled = java_path(os.fspath(entry)) or path
+        if path in found:
+            log_dirs.append(volumes.describe(spelled, path, is_cordoned=path in cordons.log_dirs))
+        else:
+            log_dirs.append(LogDirDescription(log_dir=spelled, error=STORAGE_ERROR, cause=offline[path]))
+    node_id = _UNKNOWN_BROKER if identity.node_id is None else identity.node_id
+    return LogDirsReport(
+        brokers=(BrokerDescription(broker=node_id, log_dirs=tuple(log_dirs)),),
+        warnings=tuple(warnings),
+        lists_replicas=topics is not None,
+    )
+
+
+class _Volumes:
+    """Describes log dirs that can be read.
+
+    Args:
+        found: what lies in each of them.
+        topics: leave out replicas of all others; None for all.
+    """
+
+    def __init__(self, found: Mapping[str, FoundReplicas], topics: Sequence[str] | None) -> None:
+        self._found = found
+        self._topics = None if topics is None else frozenset(topics)
+        self._current = {
+            (replica.folder.topic, replica.folder.partition): replica
+            for in_dir in found.values()
+            for replica in in_dir.replicas
+            if not replica.is_future
+        }
+
+    def describe(self, log_dir: str, path: str, *, is_cordoned: bool) -> LogDirDescription:
+        """Return the description of the log dir at *path*; *log_dir*: how its broker spells it."""
+        try:
+            volume = os.statvfs(path)
+            replicas = tuple(
+                self._replica(replica)
+                for replica in self._found[path].replicas
+                if self._topics is None or replica.folder.topic in self._topics
+            )
+        except OSError as error:
+            return LogDirDescription(log_dir=log_dir, error=STORAGE_ERROR, cause=_words(error))
+        return LogDirDescription(
+            log_dir=log_dir,
+            total_bytes=min(volume.f_frsize * volume.f_blocks, LONG_MAX),
+            usable_bytes=min(volume.f_frsize * volume.f_bavail, LONG_MAX),
+            is_cordoned=is_cordoned,
+            replicas=tuple(sorted(replicas, key=lambda one: (one.topic, one.partition, one.is_future))),
+        )
+
+    def _replica(self, replica: Replica) -> ReplicaDescription:
+        return ReplicaDescription(
+            topic=replica.folder.topic,
+            partition=replica.folder.partition,
+            size_bytes=replica_bytes(replica),
+            offset_lag=self._lag(replica) if replica.is_future else 0,
+            is_future=replica.is_future,
+        )
+
+    def _lag(self, future: Replica) -> int:
+        """Return how many offsets *future* is behind. Kafka: ReplicaManager.getLogEndOffsetLag."""
+        current = self._current.get((future.folder.topic, future.folder.partition))
+        if current is None:
+            return UNKNOWN_LAG
+        end_offset = log_end(future).offset  # first, as both may grow
+        return log_end(current).offset - end_offset
+
+
+def _offline_cause(path: str) -> str | None:
+    """Return why a broker that starts has the log dir at *path* offline, None if it does not."""
+    try:
+        if not is_folder(path):
+            return "no such folder. Remedy: check the path, and that its file system is mounted"
+        os.listdir(path)
+        problems = [*mount_problems(path), *identify([path]).problems.get(path, ())]
+    except OSError as error:
+        return _words(error)
+    return str(problems[0]) if problems else None
+
+
+def _words(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"{error}. Remedy: run this as the broker's user, or as root"
+    return f"{error}. Remedy: look for I/O errors of its disk (dmesg)"
+
+
+def _list(paths: Iterable[str], offline: dict[str, str]) -> dict[str, FoundReplicas]:
+    """Return what lies in the log dirs at *paths* that are not *offline*; one that cannot be listed is added to those.
+
+    A broker that puts a future replica in the place of the current one renames both folders. Then all are listed again.
+    """
+    for _ in range(_MOST_LISTINGS):
+        found = {}
+        for path in paths:
+            try:
+                if path not in offline:
+                    found[path] = list_replicas(path)
+            except OSError as error:
+                offline[path] = _words(error)
+        if offline or not any(_misplaced(found, has_offline=False)):
+            break
+    return found
+
+
+def _misplaced(found: Mapping[str, FoundReplicas], *, has_offline: bool) -> Iterator[str]:
+    """Yield what is wrong with the folders in log dirs: foreign ones, copies, future replicas without a current one."""
+    current: dict[tuple[str, int], list[str]] = {}
+    for path, in_dir in found.items():
+        for name in in_dir.foreign:
+            yield f"{os.path.join(path, name)}: not the folder of a log: brokers do not start. Remedy: move it away"
+        for replica in in_dir.replicas:
+            places = current.setdefault((replica.folder.topic, replica.folder.partition), [])
+            if not replica.is_future:
+                places.append(path)
+    for (topic, partition), places in current.items():
+        if len(places) > 1:
+            yield (
+                f"{topic}-{partition}: in {' and '.join(places)}: brokers do not start (IllegalStateException). "
+                "Remedy: find out which copy is the right one, and move the other away"
+            )
+        elif not places and not has_offline:
+            yield f"{topic}-{partition}: a future replica alone: its offset lag is not known"
+
+
+def _metadata(dirs: BrokerDirs, warnings: list[str]) -> ClusterMetadata | None:
+    """Return what the metadata log of the broker says; None, with a warning, if it cannot be read."""
+    broker = dirs.broker
+    places = dict.fromkeys([broker.metadata_log_dir, *broker.log_dirs, *broker.own_log_dirs])
+    why = f"no {CLUSTER_METADATA_FOLDER} in the log dirs"
+    try:
+        folder = find_metadata_folder(map(absolute, places))
+        if folder is not None:
+            return load_cluster_metadata(folder)
+    except (FormatError, OSError) as error:
+        why = str(error)
+    warnings.append(f"{why}: whether dynamic settings cordon a log dir is not known")
+    return None

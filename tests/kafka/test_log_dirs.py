@@ -1,0 +1,258 @@
+"""`log-dirs --describe` beside real brokers, against Kafka's AdminClient: from the files, and by asking the brokers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.brokers import Broker
+from tests.brokers.broker import QUIET_PROPERTIES
+from tests.brokers.jars import KAFKA_VERSION, RELEASES, oracle_classes
+from tests.runs.command import Done, run
+from tests.runs.driving import footprint
+from tests.servers.file_systems import tmpfs
+from tests.servers.machine import MOUNTS, needs
+
+pytestmark = [pytest.mark.java, pytest.mark.broker]
+
+CORDONED = "cordoned.log.dirs"
+LogDirs = dict[str, dict[str, Any]]
+
+
+@dataclass
+class Cluster:
+    """A broker with two log dirs on a file system of their own."""
+
+    root: Path
+    version: str = KAFKA_VERSION
+    dirs: str = "a,b"
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        return [self.root / "logs" / name for name in self.dirs.split(",")]
+
+    def broker(self, **properties: str) -> Broker:
+        settings = {key.replace("__", "."): value for key, value in properties.items()}
+        return Broker(
+            self.log_dirs,
+            work_dir=self.root / "work",
+            properties=QUIET_PROPERTIES | settings,
+            version=self.version,
+        )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with tmpfs(tmp_path / "logs", size="300m"):
+        yield Cluster(tmp_path)
+
+
+def by_admin(broker: Broker, *settings: str) -> LogDirs:
+    """What AdminClient of the newest release says of a broker's log dirs."""
+    after = [oracle_classes()]
+    done = broker.run_tool("LogDirDescriptions", broker.bootstrap_servers, "1", *settings, after=after)
+    return json.loads(done.splitlines()[-1])["1"]
+
+
+def as_admin(done: Done) -> LogDirs:
+    """The report of a run in the form of `by_admin`."""
+    (broker,) = json.loads(done.stdout)["brokers"]
+    assert broker["broker"] == 1
+    return {
+        one["logDir"]: {
+            "error": one["error"],
+            "totalBytes": None if one["totalBytes"] == -1 else one["totalBytes"],
+            "usableBytes": None if one["usableBytes"] == -1 else one["usableBytes"],
+            "isCordoned": one["isCordoned"],
+            "partitions": sorted(
+                f"{part['partition']} {part['size']} {part['offsetLag']} {json.dumps(part['isFuture'])}"
+                for part in one["partitions"]
+            ),
+        }
+        for one in broker["logDirs"]
+    }
+
+
+def describe(*arguments: object, **options: Any) -> Done:
+    return run("log-dirs", "--describe", "--format", "json", *map(str, arguments), **options)
+
+
+def assert_equal(broker: Broker, *, exit_code: int = 0) -> tuple[LogDirs, Done]:
+    """Hold what the files say against the broker, at a moment when it says the same twice."""
+    deadline = time.monotonic() + 120
+    while True:
+        before, done, after = by_admin(broker), describe("-c", broker.config), by_admin(broker)
+        if before == after:
+            assert done.exit_code == exit_code, done.stderr
+            assert as_admin(done) == before
+            return before, done
+        assert time.monotonic() < deadline, "the broker is never idle"
+
+
+def create(broker: Broker, topic: str, partitions: int, *configs: str) -> None:
+    arguments = ["--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "1"]
+    for config in configs:
+        arguments += ["--config", config]
+    tool = "org.apache.kafka.tools.TopicCommand"
+    broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *arguments)
+
+
+def fill(broker: Broker, topic: str, records: int, size_bytes: int = 1000) -> None:
+    load = (
+        f"--topic {topic} --num-records {records} --record-size {size_bytes} --throughput -1 --producer-props"
+    )
+    tool = "org.apache.kafka.tools.ProducerPerformance"
+    broker.run_tool(tool, *load.split(), f"bootstrap.servers={broker.bootstrap_servers}")
+
+
+def alter(broker: Broker, *what: str) -> None:
+    tool, client = "kafka.admin.ConfigCommand", ("--bootstrap-server", broker.bootstrap_servers)
+    broker.run_tool(tool, *client, "--alter", "--entity-type", "brokers", *what)
+    time.sleep(1)  # the broker applies it when it reads its metadata log
+
+
+def set_own(broker: Broker, value: str) -> None:
+    alter(broker, "--entity-name", "1", "--add-config", f"{CORDONED}=[{value}]")
+
+
+def move_slowly(broker: Broker, cluster: Cluster, topic: str) -> None:
+    """Begin to move partition 0 of *topic* to the log dir where it is not, a few bytes a second."""
+    source = next(log_dir for log_dir in cluster.log_dirs if (log_dir / f"{topic}-0").exists())
+    (target,) = (log_dir for log_dir in cluster.log_dirs if log_dir != source)
+    plan = cluster.root / "plan.json"
+    move = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(target)]}
+    plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+    how = ["--execute", "--reassignment-json-file", str(plan), "--replica-alter-log-dirs-throttle", "100"]
+    broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *how)
+    deadline = time.monotonic() + 60
+    while not any(part.stat().st_size for part in target.glob(f"{topic}-0.*-future/*.log")):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@needs(MOUNTS)
+@pytest.mark.parametrize("version", [*RELEASES.values()])
+def test_sizes_totals_and_a_future_replica(version: str, cluster: Cluster) -> None:
+    cluster.version = version
+    with cluster.broker(log__preallocate="true") as broker:
+        broker.format()
+        broker.start()
+        create(broker, "many", 6)
+        create(broker, "empty", 2)
+        create(broker, "gone", 2)
+        create(broker, "moved", 1, "segment.bytes=16777216")
+        create(broker, "plain", 1, "preallocate=false")
+        for topic, records in (("many", 20_000), ("moved", 30_000), ("plain", 7)):
+            fill(broker, topic, records)
+        move_slowly(broker, cluster, "moved")
+        broker.run_tool(
+            "org.apache.kafka.tools.TopicCommand",
+            "--bootstrap-server",
+            broker.bootstrap_servers,
+            "--delete",
+            "--topic",
+            "gone",
+        )
+        time.sleep(2)
+        answer, done = assert_equal(broker)
+        assert done.stderr == ""
+        parts = [part for one in answer.values() for part in one["partitions"]]
+        (future,) = (part for part in parts if part.endswith("true"))
+        assert int(future.split()[2]) > 0
+        assert len(parts) == 6 + 2 + 2 + 1
+
+        before = footprint(cluster.root)
+        text = run("log-dirs", "--describe", "-c", broker.config, "--topic-list", "moved").stdout
+        assert "future" in text
+        assert footprint(cluster.root) == before
+        filtered = as_admin(describe("-c", broker.config, "--topic-list", "moved,plain"))
+        kept = {
+            path: [part for part in one["partitions"] if part[:5] in ("moved", "plain")]
+            for path, one in answer.items()
+        }
+        assert {path: one["partitions"] for path, one in filtered.items()} == kept
+        live = describe("--bootstrap-server", broker.bootstrap_servers, prefix=broker.inside)
+        assert as_admin(live) == as_admin(done)
+
+
+@needs(MOUNTS)
+@pytest.mark.parametrize("version", [*RELEASES.values()])
+def test_cordons(version: str, cluster: Cluster) -> None:
+    cluster.version = version
+    first, second = map(str, cluster.log_dirs)
+
+    def cordoned(broker: Broker) -> list[str]:
+        answer, _ = assert_equal(broker)
+        return sorted(path for path, one in answer.items() if one["isCordoned"])
+
+    with cluster.broker() as broker:
+        broker.format()
+        broker.start()
+        assert cordoned(broker) == []
+        set_own(broker, first)
+        assert cordoned(broker) == [first]
+        set_own(broker, "*")
+        assert cordoned(broker) == [first, second]
+        live = describe("--bootstrap-server", broker.bootstrap_servers, prefix=broker.inside)
+        assert as_admin(live) == by_admin(broker)
+        broker.stop()
+    with cluster.broker(cordoned__log__dirs=second) as broker:
+        broker.start()
+        assert cordoned(broker) == [first, second]
+        set_own(broker, "")
+        assert cordoned(broker) == []
+        alter(broker, "--entity-name", "1", "--delete-config", CORDONED)
+        assert cordoned(broker) == [second]
+
+
+@needs(MOUNTS)
+@pytest.mark.parametrize("version", [*RELEASES.values()])
+def test_cordons_that_a_broker_ignores(version: str, cluster: Cluster) -> None:
+    """What the warnings say of a broker that starts now is what it does."""
+    cluster.version = version
+    first, second = map(str, cluster.log_dirs)
+
+    def snapshot() -> None:
+        folder = cluster.log_dirs[0] / "__cluster_metadata-0"
+        before = set(folder.glob("*.checkpoint"))
+        with cluster.broker(metadata__log__max__snapshot__interval__ms="500") as broker:
+            broker.start()
+            deadline = time.monotonic() + 60
+            while set(folder.glob("*.checkpoint")) <= before:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            broker.stop()
+
+    def started(warned: list[str], told: list[str], applied: list[str], **properties: str) -> None:
+        with cluster.broker(**properties) as broker:
+            done = describe("-c", broker.config)
+            assert [path for path, one in as_admin(done).items() if one["isCordoned"]] == told
+            assert [line.split(": ")[3] for line in done.stderr.splitlines()] == warned
+            broker.start()
+            answer = by_admin(broker)
+            assert sorted(path for path, one in answer.items() if one["isCordoned"]) == applied
+            broker.stop()
+
+    with cluster.broker() as broker:
+        broker.format()
+        broker.start()
+        set_own(broker, first)
+        broker.stop()
+    started([], [first], [first])
+    snapshot()
+    started([first], [first], [])
+    with cluster.broker() as broker:
+        broker.start()
+        alter(broker, "--entity-name", "1", "--delete-config", CORDONED)
+        alter(broker, "--entity-default", "--add-config", "log.index.interval.bytes=5000")
+        broker.stop()
+    started([second, first], [second], [first], cordoned__log__dirs=second)
+    snapshot()
+    started([second], [second], [], cordoned__log__dirs=second)
