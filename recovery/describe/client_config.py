@@ -138,7 +138,8 @@ def _show_certificate(context: ssl.SSLContext, settings: Settings) -> None:
             context.load_cert_chain(file, password=lambda: password)
         elif chain is not None:
             # The library takes files alone; this one has no name, and no disk ever sees the key.
-            with open(os.memfd_create("pem"), "w") as pem:
+            descriptor = os.memfd_create("pem")
+            with open(descriptor, "w") as pem:
                 pem.write(f"{chain}\n{key}\n")
                 pem.flush()
                 context.load_cert_chain(f"/proc/self/fd/{pem.fileno()}", password=lambda: password)

@@ -18,7 +18,7 @@ from recovery.version import VERSION
 from tests import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OF_EXTRAS = {"pyspark", "pyarrow", "pandas", "obstore", "cryptography", "Crypto", "grpc"}
+OF_EXTRAS = {"pyspark", "pyarrow", "pandas", "obstore", "cryptography", "Crypto", "grpc", "kafka"}
 ARGUMENTS_AND_WORDS = [
     ("pyarrow", ["inventory", "@", "--output", "@.out"], r"--output /\S+ needs", "[archive]"),
     ("obstore", ["inventory", "s3://bucket/there"], r"s3://bucket/there needs", "[archive]"),
@@ -72,6 +72,16 @@ def test_keys_of_encrypted_segments(package: str, monkeypatch: pytest.MonkeyPatc
         load_aiven_keys({"a": "key.pem"})
 
 
+def test_the_client_of_live_brokers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hide("kafka", monkeypatch)
+    assert main(["log-dirs", "--describe", "--bootstrap-server", "localhost:9092"]) == 1
+    said = capsys.readouterr().err
+    assert "--bootstrap-server needs the package kafka, which is not installed. Remedy: pip install" in said
+    assert ".[client]'" in said
+
+
 def test_a_package_that_is_broken_is_not_called_missing() -> None:
     with (
         pytest.raises(UsageError, match=r"^--this needs libfoo\.so: cannot open\. Remedy: pip install"),
@@ -81,7 +91,7 @@ def test_a_package_that_is_broken_is_not_called_missing() -> None:
 
 
 def test_the_extras_in_remedies_are_those_of_the_project() -> None:
-    for named in (extras.ARCHIVE, extras.SPARK):
+    for named in (extras.ARCHIVE, extras.SPARK, extras.CLIENT):
         assert set(named.split(",")) <= PROJECT["optional-dependencies"].keys()
 
 
