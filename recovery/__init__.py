@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from recovery.forecast.report import EstimateReport as EstimateReport
 
 _PLACES = {
+    "describe_log_dirs": "recovery.describe.api",
+    "DescribeOptions": "recovery.describe.options",
+    "LogDirsReport": "recovery.describe.report",
     "recover": "recovery.engine.api",
     "RecoverOptions": "recovery.engine.options",
     "RecoveryReport": "recovery.engine.report",
@@ -47,15 +50,9 @@ _PLACES = {
 }
 
 __all__ = [
+    "DescribeOptions",
     "EstimateOptions",
     "EstimateReport",
-    "describe_log_dirs": "recovery.describe.api",
-    "DescribeOptions": "recovery.describe.options",
-    "LogDirsReport": "recovery.describe.report",
-}
-
-__all__ = [
-    "DescribeOptions",
     "LogDirsReport",
     "PartitionReport",
     "RecoverOptions",
@@ -64,8 +61,8 @@ __all__ = [
     "VerifyReport",
     "WatchOptions",
     "WatchReport",
-    "estimate",
     "describe_log_dirs",
+    "estimate",
     "recover",
     "verify",
     "watch_broker",
