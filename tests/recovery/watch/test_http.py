@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import UsageError
-from recovery.watch.events import Remark, RunFinished
+from recovery.watch.events import Remark, RunFinished, SourceLost
 from recovery.watch.gauges import Gauges
 from recovery.watch.http import server
 from recovery.watch.http.routes import Answer, Routes
@@ -192,6 +192,12 @@ class TestStatus:
     def test_the_source_is_that_of_the_command(self):
         with serving(source="watch") as served:
             assert served.json("/api/v1/status")[1]["source"] == "watch"
+            served.tell(run_started(command="watch"), SourceLost(text="gone", **at(1)))
+            assert served.json("/api/v1/status")[1]["is_source_gone"] is True
+            assert served.json("/healthz")[0] == 503
+            served.tell(Remark(text="is back", **at(2)))
+            assert served.json("/api/v1/status")[1]["is_source_gone"] is False
+            assert served.json("/healthz")[0] == 200
 
 
 class TestHealth:
