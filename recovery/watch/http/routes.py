@@ -4,6 +4,7 @@
     /metrics                 Prometheus' text format (`metrics`)
     /api/v1/status           the figures and the latest notices as JSON (`status`)
     /healthz                 200, or 503 when nothing moves (`status`)
+    /jolokia/read/<name>     a broker's gauges by the names of their MBeans (`jolokia`)
 
 An answer is made of one consistent set of figures, at the moment of the request.
 """
@@ -13,11 +14,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from recovery.watch.figures import Source
 from recovery.watch.gauges import Gauges
+from recovery.watch.http.jolokia import MalformedNameError, read
 from recovery.watch.http.metrics import CONTENT_TYPE as METRICS_CONTENT_TYPE
 from recovery.watch.http.metrics import metrics_text
 from recovery.watch.http.page import page
@@ -26,6 +29,7 @@ from recovery.watch.notices import Notices
 
 _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
+_JOLOKIA = "/jolokia/read/"
 
 
 class Answer(NamedTuple):
@@ -71,11 +75,10 @@ class Routes:
 
     def answer(self, method: str, path: str) -> Answer:
         """Return the answer to *method*, GET for HEAD, at *path*, which has no query and no escapes."""
-        answer = self._answers.get(path)
+        answer = partial(self._answer_jolokia, path) if path.startswith(_JOLOKIA) else self._answers.get(path)
         if answer is None:
-            return Answer(
-                HTTPStatus.NOT_FOUND, _TEXT, f"Not found. There is {', '.join(self._answers)}\n".encode()
-            )
+            there = ", ".join((*self._answers, f"{_JOLOKIA}..."))
+            return Answer(HTTPStatus.NOT_FOUND, _TEXT, f"Not found. There is {there}\n".encode())
         if method not in ("GET", "HEAD"):
             allowed = {"Allow": "GET, HEAD"}
             return Answer(
@@ -102,6 +105,16 @@ class Routes:
     def _answer_health(self) -> Answer:
         found = health(self._gauges.values(self._monotonic_s()), self._stall_seconds)
         return _json(HTTPStatus.OK if found["healthy"] else HTTPStatus.SERVICE_UNAVAILABLE, found)
+
+    def _answer_jolokia(self, path: str) -> Answer:
+        values = self._gauges.values(self._monotonic_s())
+        try:
+            found = read(path.removeprefix(_JOLOKIA), values, now_s=int(time.time()))
+        except MalformedNameError as error:
+            return Answer(
+                HTTPStatus.BAD_REQUEST, _TEXT, f"400 (Bad Request)\n\n{error}\n".encode("utf-8", "replace")
+            )
+        return _json(HTTPStatus.OK, found)
 
 
 def _json(code: int, value: dict[str, Any]) -> Answer:

@@ -200,6 +200,43 @@ class TestStatus:
             assert served.json("/healthz")[0] == 200
 
 
+class TestJolokia:
+    """What of it needs no agent to compare with; tests/kafka/test_jolokia.py has one."""
+
+    READ = "/jolokia/read/kafka.log:type=LogManager"
+
+    def test_the_names_are_those_of_the_kip(self, served):
+        served.tell(run_started(log_dirs=(A,)), dir_started(), log_started())
+        status, found = served.json(f"{self.READ},name=remaining*,*")
+        assert (status, found["status"]) == (200, 200)
+        assert found["value"] == {
+            'kafka.log:type=LogManager,name=remainingLogsToRecover,dir="/data/a"': {"Value": 2},
+            'kafka.log:type=LogManager,name=remainingSegmentsToRecover,dir="/data/a",threadNum=0': {
+                "Value": 3
+            },
+            'kafka.log:type=LogManager,name=remainingSegmentsToRecover,dir="/data/a",threadNum=1': {
+                "Value": 0
+            },
+        }
+        one = f"{self.READ},name=remainingLogsToRecover,dir=%22!/data!/a%22"
+        assert served.json(one)[1]["value"] == {"Value": 2}
+        assert served.json(f"{one}/Value")[1]["value"] == 2
+
+    def test_what_is_not_there_is_an_error_object(self, served):
+        served.tell(run_started(), dir_started(), RunFinished(exit_code=0, **at(1)))
+        status, found = served.json(f"{self.READ},name=remainingLogsToRecover,*")
+        assert (status, found["status"]) == (200, 404)
+        assert found["error_type"] == "javax.management.InstanceNotFoundException"
+
+    def test_what_is_no_name_is_a_bad_request(self, served):
+        assert served.ask("/jolokia/read/nonsense")[0] == 400
+
+    @pytest.mark.parametrize("path", ["/jolokia", "/jolokia/read", "/jolokia/write/x", "/jolokia/exec/x"])
+    def test_nothing_else_of_the_agent_is_there(self, served, path):
+        assert served.ask(path)[0] == 404
+        assert served.ask(f"{self.READ},*", "POST")[0] == 405
+
+
 class TestHealth:
     def test_a_run_that_has_not_begun_is_healthy(self, served):
         served.monotonic_s = 9999.0
