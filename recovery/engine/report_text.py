@@ -119,7 +119,9 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
     line = f"  {partition.folder}: {partition.status}"
     if partition.log_end_offset >= 0:
         line += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
-    if partition.recovered_segments > partition.segment_count:
+    if partition.status in ("refused", "failed"):
+        pass  # where it ended says more than what was read before
+    elif partition.recovered_segments > partition.segment_count:
         line += f", {partition.recovered_segments} segments read, {partition.segment_count} left"
     elif partition.recovered_segments:
         line += f", {partition.recovered_segments} of {partition.segment_count} segments read"

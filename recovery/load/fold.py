@@ -10,7 +10,8 @@ Kafka: LogLoader.load, UnifiedLog.create, LogManager.shutdown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from functools import partial
 
 from recovery.errors import PartitionRefusedError
@@ -72,38 +73,45 @@ def unflushed_segments(task: PartitionTask) -> list[tuple[str, int, int]]:
     """
     if not task.is_recovered or task.recovery_point == LONG_MAX:
         return []
+    logs: dict[int, str] = {}
+    for name, base in sorted(log_base_offsets(task.files).items()):  # the name that Kafka gives comes first
+        logs.setdefault(base, name)
     return [
-        (name, base, task.files[name].size_bytes)
-        for name, base in _unflushed(task.files, task.recovery_point)
+        (logs[base], base, task.files[logs[base]].size_bytes)
+        for base in _unflushed(logs, task.recovery_point)
     ]
 
 
 def unflushed_count(task: PartitionTask, source: PartitionSource) -> int:
-    """Return how many segments a recovery will read once finished swaps have taken the place of segments.
+    """Return how many unflushed segments there are once finished swaps have taken the place of segments.
 
-    Like `unflushed_segments`, without the sizes: an interrupted cleaning or split leaves other segments than the names
-    say, and only the ends of the `.swap` files tell which ones.
+    An interrupted cleaning or split leaves other segments than the names say, and only the ends of the `.swap` files
+    tell which ones.
     """
-    segments = unflushed_segments(task)
-    has_swaps = any(file_kind(name) in (FileKind.SWAP, FileKind.CLEANED) for name in task.files)
-    if not (task.is_recovered and task.recovery_point < LONG_MAX and has_swaps):
-        return len(segments)
     tree = PartitionTree(task.files, source, task.others)
-    reader = LogReader(tree, source, partial(remedy_by_checking, task))
-    try:
-        settle_leftovers(tree, reader, segment_index_bytes=task.settings.segment_index_bytes)
-    except (OSError, PartitionRefusedError, FileNameError):  # the load meets it again
-        return len(segments)
-    return len(_unflushed(tree.names(), task.recovery_point))
+    if any(file_kind(name) in (FileKind.SWAP, FileKind.CLEANED) for name in task.files):
+        reader = LogReader(tree, source, partial(remedy_by_checking, task))
+        with suppress(OSError, PartitionRefusedError, FileNameError):  # the load meets it again
+            settle_leftovers(tree, reader, segment_index_bytes=task.settings.segment_index_bytes)
+    return len(_unflushed_bases(task, tree.names()))
 
 
-def _unflushed(names: Iterable[str], recovery_point: int) -> list[tuple[str, int]]:
-    """Return name and base offset of the unflushed segments among files, ascending; a broker loads each offset once."""
-    logs: dict[int, str] = {}
-    for name, base in sorted(log_base_offsets(names).items()):  # the name that Kafka gives comes first
-        logs.setdefault(base, name)
-    first = first_unflushed(logs, recovery_point)
-    return [(name, base) for base, name in sorted(logs.items()) if first <= base < LONG_MAX]
+def _unflushed_bases(task: PartitionTask, names: Iterable[str]) -> list[int]:
+    """Return the base offsets of the unflushed segments among those that a load opens, ascending."""
+    if not task.is_recovered or task.recovery_point == LONG_MAX:
+        return []
+    bases = set()
+    for name in names:
+        with suppress(FileNameError):  # which stops the broker
+            if file_kind(name) is FileKind.LOG:
+                bases.add(read_offset(name))
+    return _unflushed(bases, task.recovery_point)
+
+
+def _unflushed(base_offsets: Collection[int], recovery_point: int) -> list[int]:
+    """Return the base offsets of unflushed segments, ascending."""
+    first = first_unflushed(base_offsets, recovery_point)
+    return sorted(base for base in base_offsets if first <= base < LONG_MAX)
 
 
 class _Loader:
@@ -124,7 +132,7 @@ class _Loader:
         self._recovery_point = 0
         self._topic_id: str | None = None
         self._first_unflushed_base = -1
-        self._unflushed_count = 0
+        self._unflushed: frozenset[int] = frozenset()
 
     def _new_state(self) -> ProducerState:
         task = self._task
@@ -199,9 +207,9 @@ class _Loader:
 
         Kafka: LogLoader.loadSegmentFiles.
         """
-        bases = set(log_base_offsets(self._tree.names()).values())
+        bases = log_base_offsets(self._tree.names()).values()
         self._first_unflushed_base = first_unflushed(bases, self._task.recovery_point)
-        self._unflushed_count = sum(map(self._is_unflushed, bases))
+        self._unflushed = frozenset(_unflushed_bases(self._task, self._tree.names()))
         for name in self._tree.names():
             kind = file_kind(name)
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
@@ -241,14 +249,9 @@ class _Loader:
             warning = stops_later_releases(self._tree, segment)
             self._warnings += [] if warning is None else [warning]
 
-    def _is_unflushed(self, base_offset: int) -> bool:
-        """Whether the segment has its turn in `_recover_unflushed`, should no cut come before it."""
-        is_recovered = self._task.recovers(base_offset, self._first_unflushed_base)
-        return is_recovered and max(base_offset, self._task.recovery_point) < LONG_MAX
-
     def _recover_while_loading(self, segment: Segment, problem: IndexProblem) -> None:
         """Recover a segment before its turn. A cut here does not delete later segments: the broker leaves a hole."""
-        count = self._unflushed_count if self._is_unflushed(segment.base_offset) else 0
+        count = len(self._unflushed) if segment.base_offset in self._unflushed else 0
         if self._recovery.recover(segment, count=count, index_problem=problem):
             self._warnings.append(
                 f"{segment.log}: cut while its index was rebuilt; later segments stay, as with the broker, "

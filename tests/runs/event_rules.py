@@ -61,7 +61,7 @@ def broken_rules(
             and no helper has read ahead, beyond a cut.
     """
     told = list(_order(events))
-    splits = _splits(report)
+    splits = _splits(events, report)
     told += _replay(events, splits)
     for place, log in _logs(events).items():
         told += _segments(log, is_split=place in splits)
@@ -101,12 +101,23 @@ def _logs(events: Sequence[Event]) -> dict[tuple[str, str], _Log]:
     return logs
 
 
-def _splits(report: RecoveryReport) -> set[tuple[str, str]]:
-    """Return log dir and folder of the logs with a segment that is split: a broker begins with its segments anew."""
-    return {
+def _splits(events: Sequence[Event], report: RecoveryReport) -> set[tuple[str, str]]:
+    """Return log dir and folder of the logs with a segment that is split: a broker begins with its segments anew.
+
+    Of logs that are refused, or that were in hand when a signal came, the report does not say: there it shows in y.
+    """
+    ended = {
+        (log.log_dir, log.folder) for log in report.partitions if log.status not in ("refused", "failed")
+    }
+    begun_anew = {
+        place
+        for place, log in _logs(events).items()
+        if place not in ended and len({event.count for event in log.begun}) > 1
+    }
+    return begun_anew | {
         (log.log_dir, log.folder)
         for log in report.partitions
-        if any("split, its offsets" in text for text in log.warnings) or log.status == "refused"
+        if any("split, its offsets" in text for text in log.warnings)
     }
 
 
