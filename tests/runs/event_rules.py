@@ -30,7 +30,7 @@ from recovery.watch.gauges import Gauges
 from recovery.watch.json_lines import JsonLines
 from recovery.watch.log_lines import LogLines
 
-_UNFLUSHED_LINE = re.compile(r"Recovering unflushed segment (\d+)\. (\d+)/(\d+) recovered for ")
+_UNFLUSHED_LINE = re.compile(r"Recovering unflushed segment (-?\d+)\. (\d+)/(\d+) recovered for ")
 _GROWING = (
     "finished_logs", "finished_segments", "recovered_segments", "recovered_bytes", "scanned_bytes",
     "truncated_bytes", "truncated_batches",
