@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.generate import Shape, generate
 from tests.brokers import Oracle
 from tests.brokers.sample_brokers import copy_of, crash_broker
 from tests.logs.edge_log import BASES, END, NOW_MS, PROPERTIES, Log, segment
 from tests.logs.samples import MARKER, Sample
+
+MOST_SEGMENTS = 5
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +41,16 @@ def pristine(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (log_dir / MARKER).exists()
     assert log.file(END, ".snapshot").exists()
     return log_dir
+
+
+@pytest.fixture(scope="session")
+def crashed_dirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the log dirs d1 and d2 of a killed broker: ten logs of one to five segments of 2 MB."""
+    root = tmp_path_factory.mktemp("side-by-side") / "data"
+    generate(root, Shape(bytes_total=100 << 20, batch_bytes=170, partitions=10, segments=MOST_SEGMENTS))
+    for number, folder in enumerate(sorted(root.glob("d?/bench-*"))):
+        logs = sorted(folder.glob("*.log"))
+        for log in logs[: number % len(logs)]:
+            for path in folder.glob(f"{log.stem}.*"):
+                path.unlink()
+    return root

@@ -16,35 +16,20 @@ from pathlib import Path
 import pytest
 
 import recovery
-from benchmarks.generate import Shape, generate
 from recovery.watch.events import Event
 from recovery.watch.gauges import Gauges
 from tests.brokers import RELEASES, Broker
 from tests.brokers.agents import GaugeChange, recorded, recorder_agent
 from tests.brokers.broker import QUIET_PROPERTIES
+from tests.kafka.conftest import MOST_SEGMENTS
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
 _THREADS = 2
-_LOADED = "Loaded "
-_MOST_SEGMENTS = 5
 _BYTES_PER_SECOND = 60 << 20
 
 Fall = tuple[int, ...]
 """The values of a gauge from one that it has risen to down to the last before it rises again."""
-
-
-@pytest.fixture(scope="module")
-def crashed_dirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the log dirs d1 and d2 of a killed broker: ten logs of one to five segments of 2 MB."""
-    root = tmp_path_factory.mktemp("side-by-side") / "data"
-    generate(root, Shape(bytes_total=100 << 20, batch_bytes=170, partitions=10, segments=_MOST_SEGMENTS))
-    for number, folder in enumerate(sorted(root.glob("d?/bench-*"))):
-        logs = sorted(folder.glob("*.log"))
-        for log in logs[: number % len(logs)]:
-            for path in folder.glob(f"{log.stem}.*"):
-                path.unlink()
-    return root
 
 
 @pytest.mark.parametrize(
@@ -74,7 +59,7 @@ def test_the_gauges_of_a_run_fall_as_those_of_a_broker(
         assert Counter(map(_top, our_falls)) == Counter(map(_top, broker_falls))
         assert all(fall == tuple(range(fall[0], -1, -1)) for fall in our_falls), our_falls
         assert all(list(fall) == sorted(set(fall), reverse=True) for fall in broker_falls), broker_falls
-        assert max(map(_top, our_falls)) == _MOST_SEGMENTS
+        assert max(map(_top, our_falls)) == MOST_SEGMENTS
 
 
 def _top(fall: Fall) -> int:

@@ -49,11 +49,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(answers: Answers) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+def serving(answers: Answers, port: int = 0) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
     """A server; gives host and port, and the paths that it was asked for."""
     seen: list[tuple[str, str | None]] = []
     handler = type("Handler", (_Handler,), {"answers": answers, "seen": seen})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
