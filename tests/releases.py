@@ -2,9 +2,9 @@
 
     python -m tests.releases 4.3.1 4.4.0 [--cases 2000] [--seed 0] [--json FILE]
 
-The LogManager of each version loads the same damaged log dirs, and what they leave is compared file by file. Then the
-classes that docs/recovery-rules.md names are compared between the jars: their members and their code, by javap. Exit
-code 1 where anything differs; CONTRIBUTING.md says what comes next.
+The LogManager of each version loads the same damaged log dirs, all edge cases by hand first, then cases by seed, and
+what they leave is compared file by file. Then the classes that docs/recovery-rules.md names are compared between the
+jars: their members and their code, by javap. Exit code 1 where anything differs; CONTRIBUTING.md says what comes next.
 """
 
 from __future__ import annotations
@@ -17,12 +17,16 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from tests import ROOT
 from tests.brokers import Oracle, kafka_jars
 from tests.damage.campaign import Campaign, case_names, memory_folder
+from tests.damage.edge_cases import CASES
+from tests.damage.release_rules import DAMAGES
+from tests.logs.edge_log import make_log, make_pristine, sample_of
 from tests.logs.samples import Sample, differences, tree_of, write_tree
 
 RULES = ROOT / "docs/recovery-rules.md"
@@ -48,24 +52,42 @@ def different_cases(
         with campaign.folder() as work:
             sample, victim, damages = campaign.damaged(name, work)
             before = {log_dir.name: tree_of(log_dir) for log_dir in victim.log_dirs}
-            outcomes, trees = [], []
-            for number, oracle in enumerate((older, newer)):
-                outcome, left = _loaded(oracle, sample, before, work / str(number))
-                outcomes.append(outcome)
-                trees.append(left)
-            how = [
-                f"{log_dir}/{line}"
-                for log_dir in before
-                for line in differences(trees[0][log_dir], trees[1][log_dir])
-            ]
-            if outcomes[0] != outcomes[1]:
-                how = [
-                    f"{outcomes[0]}, then {outcomes[1]}"
-                ]  # of a broker that halts the tree is a matter of threads
-            elif outcomes[0] != "loaded":
-                how = []
-            if how:
-                yield Difference(name, tuple(damages), tuple(how))
+            if how := _how_different(older, newer, sample, before, work):
+                yield Difference(name, tuple(damages), how)
+
+
+def different_rules(older: Oracle, newer: Oracle, root: Path) -> Iterator[Difference]:
+    """Yield the same of all edge cases, and of the damage on which releases are known to differ."""
+    pristine = make_pristine(older, root / "pristine" / "d")
+    cases = [(str(edge), edge.state, edge.damage, edge.configs) for edge in CASES]
+    cases += [(f"{name}-{state}", state, damage, {}) for name, damage in DAMAGES.items() for state in "CFU"]
+    for name, state, damage, configs in cases:
+        log = make_log(pristine, root / "case" / "d", state)
+        damage(log)
+        before = {log.log_dir.name: tree_of(log.log_dir)}
+        sample = sample_of(log, topic_configs={"t": configs})
+        if how := _how_different(older, newer, sample, before, root / "case"):
+            yield Difference(name, (), how)
+        shutil.rmtree(root / "case")
+
+
+def _how_different(
+    older: Oracle, newer: Oracle, sample: Sample, before: dict[str, dict[str, bytes]], work: Path
+) -> tuple[str, ...]:
+    outcomes, trees = zip(
+        *(_loaded(oracle, sample, before, work / oracle.release) for oracle in (older, newer)), strict=True
+    )
+    if outcomes[0] != outcomes[1]:
+        return (
+            f"{outcomes[0]}, then {outcomes[1]}",
+        )  # of a broker that halts the tree is a matter of threads
+    if outcomes[0] != "loaded":
+        return ()
+    return tuple(
+        f"{log_dir}/{line}"
+        for log_dir in before
+        for line in differences(trees[0][log_dir], trees[1][log_dir])
+    )
 
 
 def _loaded(
@@ -107,14 +129,15 @@ def changed_classes(older: str, newer: str) -> dict[str, str]:
 
 
 def _classes(version: str, names: list[str]) -> dict[str, str]:
-    """The full names of classes by simple name; of several that of the storage or server packages."""
-    wanted, found = set(names), dict[str, str]()
+    """The full names of classes by simple name; of several the one with the most code."""
+    wanted, found = set(names), dict[str, tuple[int, str]]()
     for jar in sorted(kafka_jars(version).glob(f"kafka*-{version}.jar")):
-        for entry in zipfile.ZipFile(jar).namelist():
-            simple = entry.rpartition("/")[2].removesuffix(".class")
-            if entry.endswith(".class") and simple in wanted and ("storage" in entry or simple not in found):
-                found[simple] = entry.removesuffix(".class").replace("/", ".")
-    return found
+        for entry in zipfile.ZipFile(jar).infolist():
+            place = entry.filename.removesuffix(".class")
+            simple = place.rpartition("/")[2]
+            if place != entry.filename and simple in wanted:
+                found[simple] = max(found.get(simple, (0, "")), (entry.file_size, place.replace("/", ".")))
+    return {simple: place for simple, (_, place) in found.items()}
 
 
 def _disassembled(version: str, places: Mapping[str, str]) -> dict[str, list[str]]:
@@ -147,7 +170,9 @@ def main() -> int:
         Oracle(version=arguments.newer) as newer,
     ):
         campaign = Campaign(older, root)
-        for difference in different_cases(older, newer, campaign, names):
+        for difference in chain(
+            different_rules(older, newer, root), different_cases(older, newer, campaign, names)
+        ):
             found.append(difference)
             print(
                 "\n    ".join([f"{difference.case}:", *difference.damages, *difference.how[:8]]), flush=True
@@ -155,9 +180,10 @@ def main() -> int:
     classes = changed_classes(arguments.older, arguments.newer)
     for name, how in classes.items():
         print(f"{name}: {how}")
-    print(f"{len(found)} of {len(names)} cases differ, and {len(classes)} classes that the rules name")
+    count = len(names) + len(CASES) + 3 * len(DAMAGES)
+    print(f"{len(found)} of {count} cases differ, and {len(classes)} classes that the rules name")
     if arguments.json:
-        document = {"cases": len(names), "different": [one._asdict() for one in found], "classes": classes}
+        document = {"cases": count, "different": [one._asdict() for one in found], "classes": classes}
         arguments.json.write_text(json.dumps(document, indent=2) + "\n")
     return 1 if found or classes else 0
 

@@ -251,14 +251,25 @@ def _metadata(
     topics_here: frozenset[str],
     remarks: list[Remark],
 ) -> ClusterMetadata | None:
-    """Return what the metadata log says, None if there is none, or none that can be read."""
+    """Return what the metadata log says, None if there is none, or none that can be read.
+
+    Raises:
+        UsageError: it cannot be read, and no *topic_configs* are given in its place.
+    """
+    remedy = f"give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+
+    def unreadable(place: str, why: str) -> None:
+        if topic_configs is None:
+            raise UsageError(f"{place}: {why}")
+        text = f"{place}; settings come from {TOPIC_CONFIG_OPTION} alone"
+        remarks.append(Remark(text=text, level="warning"))
+
     try:
         folder = find_metadata_folder(dirs)
     except OSError as error:
-        raise UsageError(
-            f"{error}: the topics' settings are in the metadata log, which cannot be read. "
-            f"Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
-        ) from error
+        why = f"the topics' settings are in the metadata log, which cannot be read. Remedy: {remedy}"
+        unreadable(str(error), why)
+        return None
     if folder is None:
         without_config = sorted(topics_here - set(topic_configs or {}) - {CLUSTER_METADATA_TOPIC})
         if without_config or not topic_configs:
@@ -267,19 +278,15 @@ def _metadata(
     try:
         metadata = load_cluster_metadata(folder)
     except FormatError as error:
-        if topic_configs is not None:
-            text = f"{folder}: {error}; settings come from {TOPIC_CONFIG_OPTION} alone"
-            remarks.append(Remark(text=text, level="warning"))
-            return None
-        raise UsageError(
-            f"{folder}: {error} ({error.kafka}: the node does not start). The topics' settings cannot be "
-            f"read from it. Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
-        ) from error
+        why = f"the topics' settings cannot be read from it. Remedy: {remedy}"
+        unreadable(f"{folder}: {error} ({error.kafka}: the node does not start)", why)
+        return None
     except PermissionError as error:
-        raise UsageError(
-            f"{error}: the topics' settings are in it. Remedy: run this as the broker's user, or as root, or give them "
-            f"with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
-        ) from error
+        why = (
+            f"the topics' settings are in it. Remedy: run this as the broker's user, or as root, or {remedy}"
+        )
+        unreadable(str(error), why)
+        return None
     if metadata.damage is not None:
         text = f"{folder}: settings are read up to offset {metadata.end_offset}: {metadata.damage}"
         remarks.append(Remark(text=text))

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.generate import Shape, generate
 from tests.brokers import Oracle
 from tests.brokers.sample_brokers import copy_of, crash_broker
-from tests.logs.edge_log import BASES, END, NOW_MS, PROPERTIES, Log, segment
+from tests.logs.edge_log import END, Log, make_pristine
 from tests.logs.samples import MARKER, Sample
 
 MOST_SEGMENTS = 5
@@ -31,15 +31,9 @@ def crashed_copy(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Pat
 @pytest.fixture(scope="session")
 def pristine(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The log dir that every case starts from, as Kafka left it."""
-    log_dir = tmp_path_factory.mktemp("pristine") / "d"
-    log = Log(log_dir)
-    log.folder.mkdir(parents=True)
-    for base in BASES:
-        log.file(base).write_bytes(segment(base))
-    (log.folder / "partition.metadata").write_text("version: 0\ntopic_id: XVrnN7gyS8qmRkfzoo9a4g")
-    assert oracle.load([log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    log_dir = make_pristine(oracle, tmp_path_factory.mktemp("pristine") / "d")
     assert (log_dir / MARKER).exists()
-    assert log.file(END, ".snapshot").exists()
+    assert Log(log_dir).file(END, ".snapshot").exists()
     return log_dir
 
 

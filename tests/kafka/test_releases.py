@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import shutil
-import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import recovery
-from native.crc32c import crc32c_of_bytes
 from recovery.engine.report import RecoveryReport
-from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
-from segfmt.producer_snapshot import MOST_ENTRIES, encode_producer_snapshot
+from segfmt.producer_snapshot import MOST_ENTRIES
 from tests.brokers import Oracle
 from tests.damage.judgement import IDENTICAL, REFUSED, REWRITTEN, Judge
-from tests.logs.edge_log import BASES, END, NOW_MS, PROPERTIES, Log, make_log, sample_of
+from tests.damage.release_rules import HALTING_BOTH, HALTING_LATER, add_rest, fill_snapshots, set_version
+from tests.logs.edge_log import END, NOW_MS, PROPERTIES, Log, make_log, sample_of
 from tests.logs.samples import MARKER, NEWEST_NAME, differences, tree_of, unpack
 from tests.runs.driving import recover
 
 pytestmark = pytest.mark.java
 
 STATES = "CFU"
-HALTING_BOTH = (0x0100, 0x0101, 0x7FFF)
-HALTING_LATER = (0x0001, 0x00FF, 0x8000, 0xFF00, 0xFFFF)
 
 
 def judged(oracle: Oracle, log: Log, work: Path) -> str:
@@ -33,24 +28,14 @@ def judged(oracle: Oracle, log: Log, work: Path) -> str:
     return judgement.verdict
 
 
-def with_version(log: Log, version: int) -> None:
-    entry = struct.pack(">Hqqqq", version, 200, 15, 18, 19)
-    log.file(12, ".txnindex").write_bytes(entry)
-
-
 @pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("lost", ["newest", "all"])
+@pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("rest", [1, 7])
 def test_the_rest_of_an_index(
-    rest: int, lost: str, state: str, pristine: Path, each_oracle: Oracle, ram_path: Path
+    rest: int, lost: bool, state: str, pristine: Path, each_oracle: Oracle, ram_path: Path
 ) -> None:
     log = make_log(pristine, ram_path / "d", state)
-    for base in BASES:
-        index = log.file(base, ".index")
-        index.write_bytes(index.read_bytes() + bytes(rest))
-    for snapshot in log.folder.glob("*.snapshot"):
-        if lost == "all" or int(snapshot.stem) > BASES[1]:
-            snapshot.unlink()
+    add_rest(log, rest, loses_all_snapshots=lost)
     assert judged(each_oracle, log, ram_path) == IDENTICAL
 
 
@@ -73,7 +58,7 @@ def test_the_version_of_a_transaction_index(
     version: int, state: str, pristine: Path, each_oracle: Oracle, ram_path: Path
 ) -> None:
     log = make_log(pristine, ram_path / "d", state)
-    with_version(log, version)
+    set_version(log, version)
     later = REWRITTEN if state == "U" else REFUSED
     expected = REFUSED if version in HALTING_BOTH else {"4.3": IDENTICAL, "4.4": later}[each_oracle.release]
     assert judged(each_oracle, log, ram_path) == expected
@@ -84,7 +69,7 @@ def test_no_marker_lies_over_a_transaction_index_that_may_stop_the_broker(
     state: str, pristine: Path, newest_oracle: Oracle, ram_path: Path
 ) -> None:
     log = make_log(pristine, ram_path / "d", state)
-    with_version(log, 1)
+    set_version(log, 1)
     before = tree_of(log.folder)
     report = recover(sample_of(log), release="auto")
     if state == "U":
@@ -105,7 +90,7 @@ def test_no_marker_lies_over_a_transaction_index_that_may_stop_the_broker(
 @pytest.mark.parametrize("state", "CF")
 def test_a_release_that_does_not_look_warns_of_the_next(state: str, pristine: Path, ram_path: Path) -> None:
     log = make_log(pristine, ram_path / "d", state)
-    with_version(log, 1)
+    set_version(log, 1)
     report = recover(sample_of(log), release="4.3")
     assert report.exit_code == 0
     (warning,) = warnings_of(report)
@@ -123,14 +108,7 @@ def test_a_snapshot_of_many_producers(
     """A million is read by all, one more by 4.3 alone."""
     for count in (MOST_ENTRIES, MOST_ENTRIES + 1):
         log = make_log(pristine, ram_path / str(count) / "d", state)
-        entries = np.zeros(count, PRODUCER_ENTRY_DTYPE)
-        entries["producer_id"] = np.arange(count) + 1000
-        entries["last_sequence"] = entries["last_offset"] = -1
-        entries["timestamp_ms"] = NOW_MS
-        entries["current_txn_first_offset"] = -1
-        data = encode_producer_snapshot(entries, crc32c=crc32c_of_bytes)
-        for snapshot in log.folder.glob("*.snapshot"):
-            snapshot.write_bytes(data)
+        fill_snapshots(log, count)
         theirs = Path(shutil.copytree(log.log_dir, ram_path / f"broker-{count}" / "d"))
         assert each_oracle.load([theirs], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
         report = recover(sample_of(log), release=each_oracle.release)

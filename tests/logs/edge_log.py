@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.logs import builders
 from tests.logs.samples import MARKER, Sample
+
+if TYPE_CHECKING:
+    from tests.brokers import Oracle
 
 NOW_MS = builders.BASE_TIMESTAMP_MS + 3_600_000
 MAX_LONG = 2**63 - 1
@@ -84,6 +88,17 @@ def segment(base: int) -> bytes:
             builders.data_batch(base + 9, 3, base_sequence=base // 2 + 3, **plain),
         ]
     )
+
+
+def make_pristine(oracle: Oracle, log_dir: Path) -> Path:
+    """Let Kafka load the segments alone, and return *log_dir* as it leaves it: what every case starts from."""
+    log = Log(log_dir)
+    log.folder.mkdir(parents=True)
+    for base in BASES:
+        log.file(base).write_bytes(segment(base))
+    (log.folder / "partition.metadata").write_text("version: 0\ntopic_id: XVrnN7gyS8qmRkfzoo9a4g")
+    assert oracle.load([log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    return log_dir
 
 
 def make_log(pristine: Path, log_dir: Path, state: str, *, recovery_point: int = END) -> Log:

@@ -333,6 +333,9 @@ def test_a_metadata_log_that_may_not_be_read_has_a_remedy(sample: Sample) -> Non
     assert_one_line(
         done, "__cluster_metadata-0/", "Remedy: run this as the broker's user, or as root, or give them with"
     )
+    done = run_as_brokers_user(sample, "--dry-run", "--topic-config", "{}")
+    assert done.exit_code in (0, 2)
+    assert any("settings come from --topic-config alone" in note["text"] for note in done.report["notes"])
 
 
 @pytest.mark.parametrize("place", ["beside", "elsewhere", pytest.param("read-only", marks=needs(MOUNTS))])

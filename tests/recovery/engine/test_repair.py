@@ -205,7 +205,7 @@ class TestNever:
         (log.folder / "foo.log").write_bytes(b"left alone, too: the partition is refused anyway")
         log.file(0, ".txnindex").write_bytes(b"\x01\x00" + bytes(32))
         log.flip(0, 100)
-        found = footprint(log.log_dir)
+        found = {path: at for path, at in footprint(log.log_dir).items() if path.startswith("t-0")}
         report = recover(sample_of(log), [log.log_dir], repair=True)
         (partition,) = report.partitions
         assert (report.exit_code, partition.status, action_lines(report)) == (4, "refused", [])
@@ -213,7 +213,7 @@ class TestNever:
         (problem,) = [one for one in partition.problems if one.file.endswith(".txnindex")]
         assert problem.repair is None
         assert "00000000000000000000.log is damaged at byte 0: " in problem.remedy
-        assert "12 batches are cut" in problem.remedy
+        assert "5 batches are cut" in problem.remedy
 
     @needs(OTHERS_FILES)
     @pytest.mark.parametrize(

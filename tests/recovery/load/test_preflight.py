@@ -21,7 +21,7 @@ from tests.brokers import Oracle
 from tests.damage.edge_cases import BASES, NOW_MS, PROPERTIES, Log, segment
 from tests.damage.unloadable import EPOCHS, LOG_STARTS, RECOVERY_POINTS, SAFE, UNSAFE, Damage, segment_file
 from tests.logs.builders import data_batch, marker_batch
-from tests.logs.edge_log import make_log, sample_of
+from tests.logs.edge_log import make_log, make_pristine, sample_of
 from tests.logs.samples import MARKER, differences, tree_of
 from tests.recovery.load import memory
 from tests.recovery.load.memory import MemorySource, task_of
@@ -35,14 +35,9 @@ LINK = {"dangling link": lambda path: path.symlink_to("nowhere"), "pipe": os.mkf
 @pytest.fixture(scope="module")
 def pristine(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The log dir that every case starts from, as Kafka left it."""
-    log = Log(tmp_path_factory.mktemp("pristine") / "d")
-    log.folder.mkdir(parents=True)
-    for base in BASES:
-        log.file(base).write_bytes(segment(base))
-    (log.folder / "partition.metadata").write_text("version: 0\ntopic_id: XVrnN7gyS8qmRkfzoo9a4g")
-    assert oracle.load([log.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
-    yield log.log_dir
-    shutil.rmtree(log.log_dir.parent)
+    log_dir = make_pristine(oracle, tmp_path_factory.mktemp("pristine") / "d")
+    yield log_dir
+    shutil.rmtree(log_dir.parent)
 
 
 def problems_by_file(report: RecoveryReport) -> dict[str, list[Problem]]:
