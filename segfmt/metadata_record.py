@@ -1,4 +1,4 @@
-"""Records of the KRaft metadata log that give the settings of topics and brokers, and the versions of brokers.
+"""Records of the KRaft metadata log that give the settings of topics and brokers, and the versions of nodes.
 
     value  frame version uvarint = 1 | api key uvarint | version uvarint | fields of that record
 
@@ -6,7 +6,8 @@ Fields are Kafka's flexible encoding: strings with a uvarint length plus one (0 
 tagged fields, (tag, size, bytes) each. Records of other kinds are `OtherRecord`; their fields are not read.
 
 Kafka: MetadataRecordSerde, AbstractApiMessageSerde; the schemas TopicRecord, RemoveTopicRecord, ConfigRecord,
-FeatureLevelRecord, RegisterBrokerRecord, BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord.
+FeatureLevelRecord, RegisterBrokerRecord, RegisterControllerRecord, BeginTransactionRecord, EndTransactionRecord,
+AbortTransactionRecord.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from segfmt.flexible_fields import FlexibleFields, encode_array, encode_string
 from segfmt.varint import read_unsigned_varint
 
 FRAME_VERSION = 1
-_MOST_BROKER_VERSION = 4
+_MOST_REGISTRATION_VERSIONS = {0: 4, 27: 0}
+"""Of the registrations of a broker and of a controller, by api key."""
 
 
 class ApiKey(enum.IntEnum):
@@ -37,6 +39,7 @@ class ApiKey(enum.IntEnum):
     BEGIN_TRANSACTION = 23
     END_TRANSACTION = 24
     ABORT_TRANSACTION = 25
+    REGISTER_CONTROLLER = 27
 
 
 class ResourceType(enum.IntEnum):
@@ -87,16 +90,17 @@ class FeatureLevelRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterBrokerRecord:
-    """A broker has started.
+class RegistrationRecord:
+    """A node has started: its broker, which registers once its logs are loaded, or its controller, long before.
 
     Attributes:
-        broker_id: int32.
+        node_id: int32.
         features: the highest level (int16) of each feature that it knows; what follows is not read.
     """
 
-    broker_id: int
+    node_id: int
     features: Mapping[str, int]
+    is_controller: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +123,7 @@ MetadataRecord = (
     | RemoveTopicRecord
     | ConfigRecord
     | FeatureLevelRecord
-    | RegisterBrokerRecord
+    | RegistrationRecord
     | TransactionRecord
     | OtherRecord
 )
@@ -151,8 +155,8 @@ def _read_framed(value: bytes) -> MetadataRecord:
         raise MalformedMetadataError(f"frame version {frame_version}, expected {FRAME_VERSION}")
     if api_key not in _KNOWN_KEYS:
         return _other_record(api_key, version)
-    if api_key == ApiKey.REGISTER_BROKER:
-        return _read_broker(value, position, version)
+    if api_key in _MOST_REGISTRATION_VERSIONS:
+        return _read_registration(value, position, api_key, version)
     if version != 0:
         raise MalformedMetadataError(f"{ApiKey(api_key).name} record of version {version}, expected 0")
     fields = FlexibleFields(value, position)
@@ -171,10 +175,11 @@ def _read_framed(value: bytes) -> MetadataRecord:
     return record
 
 
-def _read_broker(value: bytes, position: int, version: int) -> MetadataRecord:
-    """Return a broker's registration; one of an unknown version says nothing."""
-    if version > _MOST_BROKER_VERSION:
-        return _other_record(ApiKey.REGISTER_BROKER, version)
+def _read_registration(value: bytes, position: int, api_key: int, version: int) -> MetadataRecord:
+    """Return the registration of a broker or a controller; one of an unknown version says nothing."""
+    if version > _MOST_REGISTRATION_VERSIONS[api_key]:
+        return _other_record(api_key, version)
+    is_controller = api_key == ApiKey.REGISTER_CONTROLLER
     fields = FlexibleFields(value, position)
 
     def endpoint() -> None:
@@ -187,12 +192,16 @@ def _read_broker(value: bytes, position: int, version: int) -> MetadataRecord:
         return name, most
 
     try:
-        broker_id = fields.signed(4)
-        fields.take((version >= 2) + 16 + 8)  # whether it comes from ZooKeeper, its incarnation, its epoch
+        node_id = fields.signed(4)
+        # Its incarnation, whether it comes from ZooKeeper, a broker's epoch
+        fields.take(16 + 1 if is_controller else (version >= 2) + 16 + 8)
         fields.array(endpoint)
-        return RegisterBrokerRecord(broker_id=broker_id, features=dict(fields.array(feature)))
+        features = dict(fields.array(feature))
     except FormatError as error:
-        raise MalformedMetadataError(f"REGISTER_BROKER record: {error}", position=error.position) from error
+        raise MalformedMetadataError(
+            f"{ApiKey(api_key).name} record: {error}", position=error.position
+        ) from error
+    return RegistrationRecord(node_id=node_id, features=features, is_controller=is_controller)
 
 
 def encode_metadata_record(record: MetadataRecord) -> bytes:
@@ -210,13 +219,16 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
         return _frame(ApiKey.FEATURE_LEVEL, encode_string(record.name) + level)
     if isinstance(record, TransactionRecord):
         return _frame(record.api_key, b"")
-    if isinstance(record, RegisterBrokerRecord):
+    if isinstance(record, RegistrationRecord):
         features = (
             encode_string(name) + struct.pack(">hh", 1, most) + b"\x00"
             for name, most in record.features.items()
         )
-        body = struct.pack(">i24x", record.broker_id) + encode_array(()) + encode_array(features)
-        return _frame(ApiKey.REGISTER_BROKER, body + encode_string(None) + b"\x00")
+        body = encode_array(()) + encode_array(features)
+        if record.is_controller:
+            return _frame(ApiKey.REGISTER_CONTROLLER, struct.pack(">i17x", record.node_id) + body)
+        broker = struct.pack(">i24x", record.node_id) + body + encode_string(None) + b"\x00"
+        return _frame(ApiKey.REGISTER_BROKER, broker)
     raise MalformedMetadataError(f"the fields of a record with api key {record.api_key} are not known")
 
 

@@ -29,7 +29,7 @@ from segfmt.metadata_record import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
-    RegisterBrokerRecord,
+    RegistrationRecord,
     RemoveTopicRecord,
     ResourceType,
     TopicRecord,
@@ -55,7 +55,7 @@ class ClusterMetadata:
         cluster_default_after_load: the same as they are once the broker runs.
         brokers_after_load: the same as they are once the broker runs.
         metadata_version: the level of the feature metadata.version; None if it is not set.
-        broker_versions: the highest one that each broker knew when it last started, by node id.
+        node_versions: the highest one that each node knew when it last registered, as broker or controller, by node id.
         end_offset: int64, the offset after the last batch that was read; 0 if there is none.
         damage: why the log's last bytes were not read, None if all were.
     """
@@ -67,7 +67,7 @@ class ClusterMetadata:
     cluster_default_after_load: Configs = field(default_factory=dict)
     brokers_after_load: Mapping[str, Configs] = field(default_factory=dict)
     metadata_version: int | None = None
-    broker_versions: Mapping[int, int] = field(default_factory=dict)
+    node_versions: Mapping[int, int] = field(default_factory=dict)
     end_offset: int = 0
     damage: str | None = None
 
@@ -126,7 +126,7 @@ def read_cluster_metadata(
         cluster_default_after_load=after_load.pop("", {}),
         brokers_after_load=after_load,
         metadata_version=state.metadata_version,
-        broker_versions=state.broker_versions,
+        node_versions=state.node_versions,
         end_offset=end_offset,
         damage=damage,
     )
@@ -162,7 +162,7 @@ class _State:
         self._topic_changes: list[TopicRecord | RemoveTopicRecord] = []
         self._is_in_transaction = False
         self.metadata_version: int | None = None
-        self.broker_versions: dict[int, int] = {}
+        self.node_versions: dict[int, int] = {}
 
     def replay_segment(self, batches: Iterable[MetadataBatch], from_offset: int) -> None:
         """Apply what a segment changes as a node that reads it does: at most 8 MiB at once, or one batch."""
@@ -208,8 +208,8 @@ class _State:
             self._changes.setdefault(resource, {})[record.name] = record.value
         elif isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
             self.metadata_version = record.feature_level
-        elif isinstance(record, RegisterBrokerRecord) and METADATA_VERSION in record.features:
-            self.broker_versions[record.broker_id] = record.features[METADATA_VERSION]
+        elif isinstance(record, RegistrationRecord) and METADATA_VERSION in record.features:
+            self.node_versions[record.node_id] = record.features[METADATA_VERSION]
         elif isinstance(record, TopicRecord):
             self._names[record.topic_id] = record.name
             self._topic_changes.append(record)

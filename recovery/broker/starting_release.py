@@ -1,10 +1,12 @@
 """Which release of Kafka will start on the log dirs.
 
-Nothing but the metadata log shows it. Each registration of a broker names the highest `metadata.version` that it knows,
-and so the release that ran last; the cluster's own level is a lower bound, for every broker has to know it. The next
-broker may be newer than both: `--release` comes first.
+Nothing but the metadata log shows it. Each registration of a node names the highest `metadata.version` that it knows,
+and so the release that ran last; the cluster's own level is a lower bound, for every broker has to know it. A broker
+registers once it has loaded its logs, so one that dies in that leaves no trace, unless it is a controller as well,
+which registers before it. The next broker may be newer than all of that: `--release` comes first.
 
-Kafka: MetadataVersion, BrokerFeatures.defaultSupportedFeatures, RegisterBrokerRecord, FeatureLevelRecord.
+Kafka: MetadataVersion, BrokerFeatures.defaultSupportedFeatures, RegisterBrokerRecord, RegisterControllerRecord,
+FeatureLevelRecord.
 """
 
 from __future__ import annotations
@@ -66,13 +68,13 @@ def starting_release(choice: str, metadata: ClusterMetadata | None, node_id: int
         return StartingRelease(release=release, origin=f"--release {choice}")
     if metadata is None:
         return StartingRelease()
-    own = None if node_id is None else metadata.broker_versions.get(node_id)
+    own = None if node_id is None else metadata.node_versions.get(node_id)
     if own is not None and (level is None or own >= level):
-        return _by_version(own, f"broker {node_id} registered with metadata.version up to {own}")
+        return _by_version(own, f"node {node_id} registered with metadata.version up to {own}")
     releases = [release for release, versions in _KNOWN_VERSIONS.items() if level in versions]
     if level is not None and (own is not None or len(releases) < len(_KNOWN_VERSIONS)):
         return _by_version(level, f"the cluster's metadata.version is {level}")
-    origin = f"the metadata log has no registration of broker {'?' if node_id is None else node_id}"
+    origin = f"the metadata log has no registration of node {'?' if node_id is None else node_id}"
     if level is not None:
         origin += f", and every release knows the cluster's metadata.version, {level}"
     return StartingRelease(origin=origin)

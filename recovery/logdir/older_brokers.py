@@ -34,7 +34,7 @@ def older_version(
         properties: the broker's.
     """
     if metadata is not None:
-        own = None if node_id is None else metadata.broker_versions.get(node_id)
+        own = None if node_id is None else metadata.node_versions.get(node_id)
         if own is not None:
             return (
                 None

@@ -126,7 +126,7 @@ def test_a_sample_of_the_newest_release_is_left_as_its_broker_leaves_it(
     assert newest_oracle.load(theirs.log_dirs, now_ms=theirs.now_ms, **broker).outcome == "loaded"
     report = recovery.recover(None, config=ours.properties, now_ms=ours.now_ms)
     assert (report.exit_code, report.release.release.value) == (0, "4.4")
-    assert report.release.origin == "broker 1 registered with metadata.version up to 33"
+    assert report.release.origin == "node 1 registered with metadata.version up to 33"
     for log_dirs in zip(theirs.log_dirs, ours.log_dirs, strict=True):
         left, found = (
             {

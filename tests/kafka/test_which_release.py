@@ -43,16 +43,37 @@ def test_an_upgrade_and_a_downgrade_are_followed(
     assert found(sample).report["release"]["name"] == "4.3"
     assert recover(sample).report["release"] == {
         "name": "4.3",
-        "origin": "broker 1 registered with metadata.version up to 30",
+        "origin": "node 1 registered with metadata.version up to 30",
     }
     assert "Skipping recovery of" in lived(sample, tmp_path / "upgraded", NEWER_VERSION)
     assert found(sample).report["release"] == {
         "name": "4.4",
-        "origin": "broker 1 registered with metadata.version up to 33",
+        "origin": "node 1 registered with metadata.version up to 33",
     }
     assert recover(sample, "--release", "4.3").exit_code == 0
     assert "Skipping recovery of" in lived(sample, tmp_path / "downgraded", KAFKA_VERSION, is_killed=False)
     assert found(sample).report["release"]["name"] == "4.3"
+
+
+def test_an_upgrade_that_fails_at_its_start_is_noticed(
+    crashed_copy: Callable[[str, Path], Sample], tmp_path: Path
+) -> None:
+    """No broker of the new release has registered: it dies while it loads the logs. Its controller has."""
+    sample = crashed_copy(KAFKA_VERSION, tmp_path / "crashed")
+    assert recover(sample).exit_code == 0
+    aborts = next(sample.root.glob("d?/transactions-1/00000000000000000000.txnindex"))
+    aborts.write_bytes(b"\x00\xff" + aborts.read_bytes()[2:])
+    for place in ("first", "second"):
+        with (
+            broker_of(sample, tmp_path / place, NEWER_VERSION) as broker,
+            pytest.raises(BrokerError, match="Unexpected aborted transaction version 255"),
+        ):
+            broker.start()
+        done = recover(sample)
+        assert done.report["release"]["origin"] == "node 1 registered with metadata.version up to 33"
+        assert done.exit_code == 4
+    assert recover(sample, "--repair").exit_code == 0
+    assert "Skipping recovery of" in lived(sample, tmp_path / "repaired", NEWER_VERSION)
 
 
 def test_a_broker_starts_on_what_is_left_of_the_damage_of_each_rule(tmp_path: Path) -> None:

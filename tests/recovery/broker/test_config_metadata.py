@@ -11,7 +11,7 @@ from segfmt.metadata_record import (
     ConfigRecord,
     FeatureLevelRecord,
     OtherRecord,
-    RegisterBrokerRecord,
+    RegistrationRecord,
     RemoveTopicRecord,
     TopicRecord,
     TransactionRecord,
@@ -42,9 +42,7 @@ def level(number, name="metadata.version"):
 
 
 def register(broker_id, version):
-    return RegisterBrokerRecord(
-        broker_id=broker_id, features={"metadata.version": version, "kraft.version": 1}
-    )
+    return RegistrationRecord(node_id=broker_id, features={"metadata.version": version, "kraft.version": 1})
 
 
 def config(name, key, value, resource_type=2):
@@ -216,11 +214,17 @@ class TestVersions:
     def test_the_level_of_the_cluster_is_the_last_one(self):
         found = read_cluster_metadata(None, [log([level(7), level(11), level(12, "group.version")])])
         assert found.metadata_version == 11
-        assert found.broker_versions == {}
+        assert found.node_versions == {}
 
     def test_each_broker_tells_what_it_knows_when_it_starts(self):
         found = read_cluster_metadata(None, [log([register(1, 11), register(2, 25)], [register(1, 14)])])
-        assert found.broker_versions == {1: 14, 2: 25}
+        assert found.node_versions == {1: 14, 2: 25}
+
+    def test_a_controller_that_is_also_a_broker_tells_before_it_has_loaded_logs(self):
+        started = RegistrationRecord(node_id=1, features={"metadata.version": 33}, is_controller=True)
+        assert read_metadata_record(encode_metadata_record(started)) == started
+        found = read_cluster_metadata(None, [log([register(1, 30)], [started])])
+        assert found.node_versions == {1: 33}
 
     def test_a_registration_of_a_later_kind_says_nothing(self):
         value = bytearray(encode_metadata_record(register(1, 11)))
@@ -235,5 +239,5 @@ class TestVersions:
     def test_real_brokers_tell_theirs(self, tmp_path):
         sample = unpack("crashed", tmp_path)
         found = load_cluster_metadata(str(sample.log_dirs[0] / "__cluster_metadata-0"))
-        (version,) = found.broker_versions.values()
+        (version,) = found.node_versions.values()
         assert version >= found.metadata_version >= 22

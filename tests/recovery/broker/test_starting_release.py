@@ -20,7 +20,7 @@ def found(
     registered: dict[int, int] | None = None,
     node_id: int | None = 1,
 ) -> StartingRelease:
-    metadata = ClusterMetadata(metadata_version=level, broker_versions=registered or {})
+    metadata = ClusterMetadata(metadata_version=level, node_versions=registered or {})
     return starting_release(choice, metadata, node_id)
 
 
@@ -41,7 +41,7 @@ def found(
 def test_the_release_that_ran_last_is_the_oldest_that_knows_what_it_registered(registered, release):
     one = found(level=12, registered={1: registered, 2: 30})
     assert (one.release.value, one.warning) == (release, None)
-    assert one.origin == f"broker 1 registered with metadata.version up to {registered}"
+    assert one.origin == f"node 1 registered with metadata.version up to {registered}"
 
 
 def test_a_downgraded_broker_has_registered_again():

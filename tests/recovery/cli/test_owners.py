@@ -334,7 +334,7 @@ def test_a_metadata_log_that_may_not_be_read_has_a_remedy(sample: Sample) -> Non
         done, "__cluster_metadata-0/", "Remedy: run this as the broker's user, or as root, or give them with"
     )
     done = run_as_brokers_user(sample, "--dry-run", "--topic-config", "{}")
-    assert done.exit_code in (0, 2)
+    assert done.exit_code != 1
     assert any("settings come from --topic-config alone" in note["text"] for note in done.report["notes"])
 
 
