@@ -63,15 +63,13 @@ def test_an_upgrade_that_fails_at_its_start_is_noticed(
     assert recover(sample).exit_code == 0
     aborts = next(sample.root.glob("d?/transactions-1/00000000000000000000.txnindex"))
     aborts.write_bytes(b"\x00\xff" + aborts.read_bytes()[2:])
-    for place in ("first", "second"):
-        with (
-            broker_of(sample, tmp_path / place, NEWER_VERSION) as broker,
-            pytest.raises(BrokerError, match="Unexpected aborted transaction version 255"),
-        ):
-            broker.start()
-        done = recover(sample)
-        assert done.report["release"]["origin"] == "node 1 registered with metadata.version up to 33"
-        assert done.exit_code == 4
+    with (
+        broker_of(sample, tmp_path / "failing", NEWER_VERSION) as broker,
+        pytest.raises(BrokerError, match="Unexpected aborted transaction version 255"),
+    ):
+        broker.start()
+    release = found(sample).report["release"]
+    assert release == {"name": "4.4", "origin": "node 1 registered with metadata.version up to 33"}
     assert recover(sample, "--repair").exit_code == 0
     assert "Skipping recovery of" in lived(sample, tmp_path / "repaired", NEWER_VERSION)
 
