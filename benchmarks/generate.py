@@ -49,6 +49,7 @@ from segfmt.time_index import encode_time_index
 from segfmt.time_index import preallocated_bytes as preallocated_time_index_bytes
 from segfmt.transaction_index import encode_transaction_index
 from tests.brokers.broker import QUIET_PROPERTIES, Broker, BrokerError
+from tests.brokers.jars import KAFKA_VERSION
 
 TOPIC = "bench"
 CODECS = tuple(codec.name.lower() for codec in Codec)
@@ -116,16 +117,17 @@ class _Written:
     log_end_offset: int
 
 
-def generate(into: Path, shape: Shape, *, with_broker: bool = True) -> Dataset:
+def generate(into: Path, shape: Shape, *, with_broker: bool = True, version: str = KAFKA_VERSION) -> Dataset:
     """Make a dataset below *into*, which must not be there, and bring it to disk.
 
     Args:
         with_broker: False: nothing that needs Java; no broker starts on such log dirs.
+        version: of that broker, and of those that start on the log dirs.
     """
     into.mkdir(parents=True)
     log_dirs = tuple(into / f"d{number}" for number in range(1, shape.dirs + 1))
     if with_broker:
-        _create_topic(into, log_dirs, shape.partitions)
+        _create_topic(into, log_dirs, shape.partitions, version)
     else:
         _create_folders(log_dirs, shape.partitions)
     folders = sorted(
@@ -302,9 +304,11 @@ def _sizes(shape: Shape) -> tuple[int, int]:
     return int(shape.batch_bytes * (1 - _SPREAD)), int(shape.batch_bytes * (1 + _SPREAD))
 
 
-def _create_topic(into: Path, log_dirs: Sequence[Path], partitions: int) -> None:
+def _create_topic(into: Path, log_dirs: Sequence[Path], partitions: int, version: str) -> None:
     """Let a broker format the dirs and make the topic's folders; a large topic grows in steps."""
-    with Broker(log_dirs, work_dir=into / "work", properties=QUIET_PROPERTIES, heap="2g") as broker:
+    with Broker(
+        log_dirs, work_dir=into / "work", properties=QUIET_PROPERTIES, version=version, heap="2g"
+    ) as broker:
         broker.format()
         broker.start()
         for count in range(_MOST_NEW_PARTITIONS, partitions + _MOST_NEW_PARTITIONS, _MOST_NEW_PARTITIONS):

@@ -180,7 +180,7 @@ _OF_LOADER = re.compile(
     r"\[Log(?:Loader)? partition=(?P<partition>[^,\]]+), dir=(?P<dir>.+?)\] (?P<words>"
     r"Recovering unflushed segment (?P<base>-?\d+)"
     r"(?:\. (?:(?P<x>\d+)/(?P<y>\d+)|\d+) recovered for .*?\.)?"
-    r"|Corruption found in segment (?P<cut>-?\d+), truncating to offset -?\d+"
+    r"|(?P<cut_words>Corruption found in segment (?P<cut>-?\d+), truncating to offset -?\d+)"
     r"|(?P<trouble>Found invalid offset during recovery|Deleting all segments because|Could not find offset index|"
     r"Found a corrupted index|Found an orphaned index)"
     r"|(?:Loading producer state|Reloading from producer|Producer state recovery|Found log file|Recovering file))"
@@ -283,9 +283,10 @@ def _of_loader(text: str) -> Said | None:
             count=None if match["y"] is None else int(match["y"]),
             size_bytes=_fields(text).get("size_bytes"),
         )
-    words = text[match.start("words") :].rstrip()
     if match["cut"] is not None:
-        return SegmentCut(log_dir=log_dir, partition=partition, base_offset=int(match["cut"]), text=words)
+        cut = int(match["cut"])
+        return SegmentCut(log_dir=log_dir, partition=partition, base_offset=cut, text=match["cut_words"])
+    words = text[match.start("words") :].rstrip()
     if match["trouble"] is not None:
         return Trouble(level="warning", text=words, log_dir=log_dir, partition=partition)
     return LogTouched(log_dir=log_dir, partition=partition)
@@ -414,8 +415,9 @@ _READERS: tuple[tuple[str, Callable[[str], Said | None]], ...] = (
     ("log dir ", _dir_failed),
     ("logs in dir ", _dir_failed),
     ("Found invalid messages", _invalid_messages),
-    ("start", _runs),
+    ("STARTED", _runs),
     ("unfenced", _runs),
+    ("started", _runs),
     ("Log4jController", _begins),
     ("", _last_words),
     ("e", _own_end),

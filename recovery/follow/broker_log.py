@@ -29,6 +29,7 @@ MOST_WAITING = 200_000
 FREE_S = 3.0
 """How long the log dirs of a broker that loads logs may be without a lock until it counts as dead."""
 _SETTLED_S = 0.3
+_MOST_ZONE_S = 15 * 3600.0
 
 
 class BrokerLog:
@@ -109,8 +110,9 @@ class BrokerLog:
             count = self._earlier_starts + 1
             yield Remark(text=f"the log holds {count} starts of the broker: the last one counts")
         waiting, self._waiting = self._waiting, []
-        if waiting:
-            self._clock.see_last(waiting[-1][1], written_s=self._feed.written_s)
+        stamped = (logged for line in self._lines.newest() if (logged := read_line(line)).time_s is not None)
+        if waiting and (newest := next(stamped, None)) is not None:
+            self._clock.see_newest(newest, written_s=self._feed.written_s)
         for said, logged in waiting:
             yield from self._tell(said, logged)
 
@@ -143,26 +145,31 @@ class _LogClock:
     """Times of a log as times of this machine, which never go back.
 
     A broker prints local time without a zone, and its clock may differ. A line that has just been written tells by how
-    much; so does the time at which the file was last written. Without either, the zone is this machine's or UTC,
-    whichever makes the last line the younger one, and no line is of the future.
+    much; so does the time at which the file was last written, unless it is off by more than time zones are: then it is
+    a copy. Without either, the zone is this machine's or UTC, whichever makes the newest line the younger one. No line
+    is of the future.
     """
 
     def __init__(self) -> None:
         self._shift_s: float | None = None
         self._last_s = 0.0
 
-    def see_last(self, logged: Logged, *, written_s: float) -> None:
-        """Take in the last line of what was there at the start.
+    def see_newest(self, logged: Logged, *, written_s: float | None) -> None:
+        """Take in the newest line of what was there at the start.
 
         Args:
-            written_s: when it was written at the latest.
+            written_s: when it was written, if that is known.
         """
         if logged.time_s is None:
             return
+        if written_s is not None and not logged.has_zone and abs(written_s - logged.time_s) < _MOST_ZONE_S:
+            self._shift_s = written_s - logged.time_s
+            return
+        now_s = time.time()
         shifts_s = [0.0] if logged.has_zone else [0.0, _local_shift_s(logged.time_s)]
-        ages_s = {written_s - (logged.time_s + shift_s): shift_s for shift_s in shifts_s}
+        ages_s = {now_s - (logged.time_s + shift_s): shift_s for shift_s in shifts_s}
         plausible = [age_s for age_s in ages_s if age_s >= 0]
-        self._shift_s = ages_s[min(plausible)] if plausible else written_s - logged.time_s
+        self._shift_s = ages_s[min(plausible)] if plausible else now_s - logged.time_s
 
     def see_live(self, logged: Logged) -> None:
         """Take in a line that was waited for."""

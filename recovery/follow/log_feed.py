@@ -20,9 +20,10 @@ STANDARD_INPUT = "-"
 CHUNK_BYTES = 1 << 20
 LONGEST_LINE_BYTES = 1 << 16
 """Of a longer line this much is looked at: no line about a load is nearly as long."""
-_LOOK_S = 0.2
+_LOOK_S = 0.02
 _MISSING_S = 10.0
 _HEAD_BYTES = 256
+_NEWEST_BYTES = 1 << 14
 
 
 class Feed(Protocol):
@@ -41,8 +42,8 @@ class Feed(Protocol):
         """Whether it has been missing for a while."""
 
     @property
-    def written_s(self) -> float:
-        """When the last byte that was read was written, at the latest: seconds since the epoch."""
+    def written_s(self) -> float | None:
+        """When the last byte that was read was written, seconds since the epoch; None where there is no telling."""
 
     def read(self, wait_s: float) -> bytes:
         """Return new bytes, waiting for at most *wait_s* seconds for them; empty if there are none."""
@@ -75,16 +76,12 @@ class StreamFeed:
     """Standard input, or a pipe that has a name."""
 
     is_lost = False
+    written_s = None
 
     def __init__(self, descriptor: int, name: str) -> None:
         self.name = name
         self._descriptor = descriptor
         self.has_ended = False
-
-    @property
-    def written_s(self) -> float:
-        """Now: there is no telling."""
-        return time.time()
 
     def read(self, wait_s: float) -> bytes:
         """Return new bytes. An error of the stream is its end."""
@@ -113,7 +110,7 @@ class FileFeed:
     def __init__(self, path: str) -> None:
         self.name = path
         self.trouble = ""
-        self.written_s = 0.0
+        self.written_s: float | None = None
         self._descriptor = -1
         self._position = 0
         self._head = b""
@@ -211,6 +208,7 @@ class Lines:
     def __init__(self) -> None:
         self._rest = b""
         self._is_cut = False
+        self._newest = b""
 
     def split(self, data: bytes, keywords: tuple[bytes, ...]) -> list[bytes]:
         """Return the lines that *data* ends and that hold one of *keywords*, in order."""
@@ -219,11 +217,16 @@ class Lines:
             self._keep(data)
             return []
         first_end = data.find(b"\n") + 1
-        first = self._rest + data[:first_end]
+        first = (self._rest + data[:first_end])[:LONGEST_LINE_BYTES]
         body, self._rest, self._is_cut = data[first_end:end], b"", False
         self._keep(data[end:])
+        self._newest = data[max(end - _NEWEST_BYTES, 0) : end]
         firsts = [first] if any(keyword in first for keyword in keywords) else []
         return firsts + _with_keywords(body, keywords)
+
+    def newest(self) -> list[bytes]:
+        """Return the last whole lines, the newest first; the oldest of them may lack its beginning."""
+        return self._newest.splitlines()[::-1]
 
     def last(self, keywords: tuple[bytes, ...]) -> list[bytes]:
         """Return the last line, which has no end and gets none any more."""

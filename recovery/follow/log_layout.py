@@ -20,6 +20,7 @@ _STAMP_CHARS = 240
 _MESSAGE_KEYS = ("message", "msg", "@message", "MESSAGE", "short_message", "log")
 _TIME_KEYS = ("@timestamp", "timestamp", "time", "ts", "instant", "timeMillis", "__REALTIME_TIMESTAMP")
 _MOST_NESTED = 4
+_MOST_NANOSECONDS = 1e20
 
 
 class Logged(NamedTuple):
@@ -69,7 +70,7 @@ def _json_of(text: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(text[start:])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -77,11 +78,11 @@ def _json_of(text: str) -> dict[str, Any] | None:
 def _time_of(value: Any) -> tuple[float, bool] | None:  # noqa: ANN401 - whatever a JSON object holds
     """Return the time that a field gives, and whether it is one of a known zone."""
     match value:
-        case str() if value.isdecimal():
+        case str() if value.isdecimal() and len(value) < 20:
             return _scaled(float(value)), True
         case bool():
             return None
-        case int() | float():
+        case int() | float() if 0 <= value < _MOST_NANOSECONDS:
             return _scaled(float(value)), True
         case str():
             time_s, has_zone = _stamp(value)
