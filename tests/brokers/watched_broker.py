@@ -4,8 +4,8 @@
         [--batch-bytes 170] [--threads 2] [--without-dirs] [--keep]
 
 makes log dirs of a killed broker of that version below INTO, lets it recover them, and prints how far `watch`, by its
-log, is from the truth: remaining logs as by JMX at that moment, bytes left in segments a thread, the ETA from a tenth of
-the recovery on.
+log, is from the truth: remaining logs as by JMX at that moment, bytes left in segments a thread, the ETA from a tenth
+of the recovery on.
 """
 
 from __future__ import annotations

@@ -360,6 +360,7 @@ class TestLocks:
             assert watch.ended().exit_code == 0
 
 
+@pytest.mark.long
 def test_a_long_log_in_bounded_memory_and_the_last_start_in_it(tmp_path: Path) -> None:
     """200 MB of a broker's days, with a start of 20,000 logs in the middle and one at the end."""
     log = tmp_path / "server.log"
