@@ -7,21 +7,35 @@ to be seen: its gauges go as soon as the last log is loaded.
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import recovery
 from recovery.watch.events import Event
 from recovery.watch.gauges import Gauges
 from tests.brokers import RELEASES, Broker
-from tests.brokers.agents import GaugeChange, recorded, recorder_agent
+from tests.brokers.agents import (
+    EXPORTER_PORT,
+    JOLOKIA_PORT,
+    GaugeChange,
+    exporter_agent,
+    jolokia_agent,
+    recorded,
+    recorder_agent,
+)
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.kafka.conftest import MOST_SEGMENTS
+from tests.runs.command import start
+from tests.servers.s3_server import free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -157,3 +171,84 @@ def _falls_of_segments(of_side: dict[tuple[str, int | None], list[GaugeChange]],
             falls[-1].append(value)
             last = value
     return [tuple(fall) for fall in falls if fall[0] > 0]
+
+
+def test_the_same_mbeans_and_series(crashed_dirs: Path, ram_path: Path) -> None:
+    theirs, ours = (_copy(crashed_dirs, ram_path / name, "all") for name in ("theirs", "ours"))
+    of_broker, of_run = _names_of_broker(theirs), _names_of_run(ours)
+    assert of_run.mbeans <= of_broker.mbeans
+    assert of_run.series <= of_broker.series
+    assert {mbean for mbean in of_broker.mbeans - of_run.mbeans if "ToRecover" in mbean} == set()
+    assert {name for name, _ in of_broker.series - of_run.series if "torecover" in name} == set()
+    assert len(of_run.series) >= 2 * (1 + _THREADS)
+
+
+class _Names(NamedTuple):
+    """What LogManager's gauges are called during a recovery: as Jolokia has them, and as Prometheus has."""
+
+    mbeans: frozenset[str]
+    series: frozenset[tuple[str, frozenset[tuple[str, str]]]]
+
+
+def _names(get: Callable[[str], str], root: Path) -> _Names:
+    """Ask for them until all dirs and threads have shown themselves; without the folder and JMX's quotes."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline
+        mbeans = frozenset(json.loads(get("jolokia")).get("value", {}))
+        lines = [line for line in get("metrics").splitlines() if line.startswith("kafka_log_logmanager_")]
+        if sum("remainingsegmentstorecover{" in line for line in lines) == 2 * _THREADS and mbeans:
+            break
+    samples = [
+        sample
+        for family in text_string_to_metric_families("\n".join(lines).replace(f"{root}/", "/data/"))
+        for sample in family.samples
+    ]
+    return _Names(
+        frozenset(mbean.replace(f"{root}/", "/data/") for mbean in mbeans),
+        frozenset(
+            (sample.name, frozenset((name, text.strip('"')) for name, text in sample.labels.items()))
+            for sample in samples
+        ),
+    )
+
+
+def _names_of_broker(log_dirs: list[Path]) -> _Names:
+    root = log_dirs[0].parent
+    with Broker(
+        log_dirs,
+        work_dir=root / "work",
+        properties=QUIET_PROPERTIES | {"num.recovery.threads.per.data.dir": str(_THREADS)},
+        java_agents=[jolokia_agent(), exporter_agent(root / "work/rules.json", "usual")],
+    ) as broker:
+        broker.launch()
+        broker.wait_for("Jolokia: Agent")
+        urls = {
+            "jolokia": f"http://localhost:{JOLOKIA_PORT}/jolokia/read/kafka.log:type=LogManager,*",
+            "metrics": f"http://localhost:{EXPORTER_PORT}/metrics",
+        }
+
+        def get(kind: str) -> str:
+            command = [*broker.inside, "curl", "-sg", urls[kind]]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+        return _names(get, root)
+
+
+def _names_of_run(log_dirs: list[Path]) -> _Names:
+    port = free_port()
+    arguments = ["--log-dirs", ",".join(map(str, log_dirs)), "--threads", str(_THREADS), "--progress", "none"]
+    arguments += ["--max-bytes-per-second", "4M", "--metrics-port", str(port)]
+    run = start("recover", *arguments)
+    paths = {"jolokia": "jolokia/read/kafka.log:type=LogManager,*", "metrics": "metrics"}
+
+    def get(kind: str) -> str:
+        command = ["curl", "-sg", "--retry", "50", "--retry-connrefused", "--retry-delay", "1"]
+        url = f"http://localhost:{port}/{paths[kind]}"
+        return subprocess.run([*command, url], capture_output=True, text=True, check=True).stdout
+
+    try:
+        return _names(get, log_dirs[0].parent)
+    finally:
+        run.kill()
+        run.communicate()
