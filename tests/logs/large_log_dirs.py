@@ -34,14 +34,15 @@ def make_large(into: Path, *, copies: int = 20, large_partitions: int = 4, segme
         original = originals[number % len(originals)]
         topic, _, partition = original.name.rpartition("-")
         shutil.copytree(original, sample.log_dirs[number % 2] / f"{topic}-copy-{number}-{partition}")
-    batch = data_batch(0, _RECORDS_PER_BATCH, value_bytes=640)
     for number in range(large_partitions):
-        _write_large(sample.log_dirs[number % 2] / f"large-{number}", batch, segment_mib << 20)
+        write_large(sample.log_dirs[number % 2] / f"large-{number}", segment_mib << 20)
     return sample
 
 
-def _write_large(folder: Path, batch: bytes, segment_bytes: int) -> None:
-    folder.mkdir()
+def write_large(folder: Path, segment_bytes: int) -> None:
+    """Write a log of three segments of about this size into a new *folder*."""
+    batch = data_batch(0, _RECORDS_PER_BATCH, value_bytes=640)
+    folder.mkdir(parents=True)
     (folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     offset = 0
     for _ in range(3):

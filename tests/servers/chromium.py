@@ -251,9 +251,10 @@ class Tab:
             *(json.dumps(issue) for issue in issues),
         ]
 
-    def take_picture(self, *, whole: bool = False) -> bytes:
-        """Return a PNG of the view, or of the *whole* page."""
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+    def take_picture(self, form: str = "png", *, whole: bool = False) -> bytes:
+        """Return a picture of the view, or of the *whole* page, as PNG or WebP."""
+        quality = {} if form == "png" else {"quality": 85}
+        picture = self.call("Page.captureScreenshot", format=form, captureBeyondViewport=whole, **quality)
         return base64.b64decode(picture["data"])
 
 

@@ -67,11 +67,11 @@ def recovering(sample: Sample) -> tuple[object, ...]:
 
 @contextmanager
 def served(
-    sample: Sample, folder: Path, *more: object, port: int = 0
+    command: Iterable[object], folder: Path, *more: object, port: int = 0
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A run, and the address of its page."""
     told = folder / "standard-error"
-    arguments = (*recovering(sample), "--metrics-port", port, "--progress", "log", *more)
+    arguments = (*command, "--metrics-port", port, "--progress", "log", *more)
     with told.open("w") as stderr, ended(start(*map(str, arguments), stderr=stderr)) as process:
         yield process, address_in(told, process)
 
@@ -232,7 +232,10 @@ def test_it_shows_the_status_of_a_run_and_keeps_the_last_when_the_process_ends(
     hostile: Sample, tmp_path: Path, chromium: Chromium
 ) -> None:
     slowly = ("--max-bytes-per-second", "3m")
-    with served(hostile, tmp_path, *slowly) as (process, url), chromium.open(url, **DESKTOP) as tab:
+    with (
+        served(recovering(hostile), tmp_path, *slowly) as (process, url),
+        chromium.open(url, **DESKTOP) as tab,
+    ):
         earlier = 0
         for share in (0.1, 0.4, 0.7):
             tab.wait_for(f"seen.status?.scanned_bytes >= {share} * seen.status?.bytes_total")
@@ -267,17 +270,20 @@ def test_a_new_process_is_picked_up(tmp_path: Path, chromium: Chromium) -> None:
         port = free.getsockname()[1]
     sample = unpack("crashed", tmp_path)
     slowly = ("--max-bytes-per-second", "100k", "--dry-run")
-    with served(sample, tmp_path, *slowly, port=port) as (first, url), chromium.open(url, **DESKTOP) as tab:
+    with (
+        served(recovering(sample), tmp_path, *slowly, port=port) as (first, url),
+        chromium.open(url, **DESKTOP) as tab,
+    ):
         tab.wait_for("chart.points.length > 1")
         started_ms = tab.value("seen.status.started_ms")
         first.kill()
         tab.wait_for("document.body.dataset.is === 'lost'")
         assert tab.text("#state").startswith("No answer: Recovering 2 log dirs (dry run")
         first.communicate()
-        with served(sample, tmp_path, *slowly, port=port):
+        with served(recovering(sample), tmp_path, *slowly, port=port):
             tab.wait_for(f"seen.status.started_ms > {started_ms} && document.body.dataset.is === ''")
             assert_shown(tab)
-            assert tab.value("!chart.points.length || chart.points[0].from >= seen.status.started_ms")
+            assert tab.value("!chart.points.length || chart.points[0].ms >= seen.status.started_ms")
 
 
 def test_a_broker_that_is_watched(tmp_path: Path, chromium: Chromium) -> None:
