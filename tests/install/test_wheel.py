@@ -103,6 +103,7 @@ def test_a_wheel_holds_what_is_needed_and_nothing_else(project: Path) -> None:
         "native/py.typed",
         "recovery/py.typed",
         "recovery/spark/embedded-log4j2.properties",
+        "recovery/watch/http/page.html",
     }
     assert {name for name in names if ".dist-info/" not in name} == made | data
 
