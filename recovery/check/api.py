@@ -13,7 +13,7 @@ from recovery.check.options import VerifyOptions
 from recovery.check.report import VerifyReport
 from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
-from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
+from recovery.logdir.dirs import BrokerDirs, cordons_in, find_broker_dirs, topics_in
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.read.file_system import absolute
@@ -80,6 +80,7 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
         node_id=broker.node_id,
         release=release,
+        cordoned_log_dirs=cordons_in(dirs, metadata, identity.node_id).log_dirs,
         remarks=tuple(remarks),
     )
 

@@ -93,6 +93,7 @@ class BrokerFacts:
         producer_id_expiration_ms: `producer.id.expiration.ms`.
         node_id: that of the configuration, None if it has none.
         release: of the broker that will start, and how it is known.
+        cordoned_log_dirs: those that get no new logs, for observers.
         remarks: what was noticed so far, for the observers; they become notes of the run.
     """
 
@@ -101,6 +102,7 @@ class BrokerFacts:
     producer_id_expiration_ms: int = 86_400_000
     node_id: int | None = None
     release: StartingRelease = field(default_factory=StartingRelease)
+    cordoned_log_dirs: tuple[str, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 
@@ -183,6 +185,7 @@ class VerifyRun:
                 cpu_path=kernels.cpu_path,
                 kernel_origin=kernels.origin,
                 release=self._broker.release.release.value,
+                cordoned_log_dirs=self._broker.cordoned_log_dirs,
             )
         )
         for remark in (*kernels.remarks, *self._broker.remarks):

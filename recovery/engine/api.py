@@ -22,7 +22,7 @@ from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
 from recovery.engine.run import BrokerFacts, Engine
 from recovery.errors import UsageError
-from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
+from recovery.logdir.dirs import BrokerDirs, cordons_in, find_broker_dirs, topics_in
 from recovery.logdir.identity import Identity, identify
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
@@ -114,6 +114,7 @@ def _broker_facts(
         thread_count=options.threads or broker.recovery_threads_per_data_dir,
         producer_id_expiration_ms=broker.producer_id_expiration_ms,
         release=release,
+        cordoned_log_dirs=cordons_in(dirs, metadata, identity.node_id).log_dirs,
         problems=_problems(identity, dirs, metadata, config, force=options.force),
         remarks=tuple(remarks),
     )

@@ -50,6 +50,7 @@ class BrokerFacts:
         thread_count: threads for each log dir.
         producer_id_expiration_ms: `producer.id.expiration.ms`.
         release: of the broker that will start, and how it is known.
+        cordoned_log_dirs: those that get no new logs, for observers.
         problems: by log dir, why it must not be touched.
         remarks: what was noticed so far, for the observers; they become notes of the run.
     """
@@ -58,6 +59,7 @@ class BrokerFacts:
     thread_count: int
     producer_id_expiration_ms: int = 86_400_000
     release: StartingRelease = field(default_factory=StartingRelease)
+    cordoned_log_dirs: tuple[str, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
 
@@ -134,6 +136,7 @@ class Engine:
                     cpu_path=kernels.cpu_path,
                     kernel_origin=kernels.origin,
                     release=self._broker.release.release.value,
+                    cordoned_log_dirs=self._broker.cordoned_log_dirs,
                 )
             )
             for remark in (*kernels.remarks, *self._broker.remarks):

@@ -71,6 +71,8 @@ class RunStarted(Timed):
         cpu_path: how checksums are computed: portable, sse42-pclmul or avx512-vpclmul.
         kernel_origin: where the kernels come from: cache, compiled (and kept there), memory (of this process).
         release: of the broker that will start: 4.3, 4.4 or unknown.
+        cordoned_log_dirs: those of *log_dirs* that get no new logs, as the broker was told; only `recover` and `verify`
+            know of any.
     """
 
     log_dirs: tuple[str, ...]
@@ -80,6 +82,7 @@ class RunStarted(Timed):
     cpu_path: str = ""
     kernel_origin: str = ""
     release: str = "unknown"
+    cordoned_log_dirs: tuple[str, ...] = ()
 
     @property
     def has_java_log_manager(self) -> bool:

@@ -58,6 +58,7 @@ class LogDirValues:
         threads: the log that each thread is working on, by thread number.
         is_finished: whether nothing is left to do.
         is_offline: whether an I/O error ended it.
+        is_cordoned: whether the broker was told to place no new logs there; None where that is not known.
     """
 
     log_dir: str
@@ -81,6 +82,7 @@ class LogDirValues:
     threads: dict[int, str]
     is_finished: bool
     is_offline: bool
+    is_cordoned: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,8 +157,10 @@ class Gauges:
         self._threads_per_dir = event.threads_per_dir
         self._started_ms = event.now_ms
         self._started_s = event.monotonic_s
+        knows_cordons = event.command in ("recover", "verify")
         for log_dir in event.log_dirs:
-            self._log_dir(log_dir)
+            is_cordoned = log_dir in event.cordoned_log_dirs
+            self._log_dir(log_dir).is_cordoned = is_cordoned if knows_cordons else None
 
     def _log_dir(self, log_dir: str) -> LogDirProgress:
         progress = self._log_dirs.get(log_dir)

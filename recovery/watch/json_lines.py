@@ -121,6 +121,7 @@ def _log_dir(values: LogDirValues) -> dict[str, Any]:
         "eta_seconds": _rounded(values.eta_seconds),
         "is_finished": values.is_finished,
         "is_offline": values.is_offline,
+        "is_cordoned": values.is_cordoned,
     }
 
 

@@ -61,6 +61,7 @@ class LogDirProgress:
     is_registered: bool = False
     is_finished: bool = False
     is_offline: bool = False
+    is_cordoned: bool | None = None
     had_clean_shutdown: bool | None = False
     log_count: int = 0
     finished_logs: int = 0
@@ -268,6 +269,7 @@ class LogDirProgress:
             threads=dict(self.threads),
             is_finished=self.is_finished,
             is_offline=self.is_offline,
+            is_cordoned=self.is_cordoned,
         )
 
     def _eta_seconds(self, estimate_s: float | None, *, run_has_ended: bool) -> float | None:

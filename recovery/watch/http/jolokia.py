@@ -113,7 +113,7 @@ def _error(name: _Name, found: dict[str, int], wanted: list[str]) -> dict[str, A
 
 
 def _beans(values: GaugeValues) -> Iterator[tuple[_Name, int]]:
-    """Yield a broker's gauges, with their values. Kafka: LogManager.addLogRecoveryMetrics."""
+    """Yield a broker's gauges, with their values. Kafka: LogManager, its addLogRecoveryMetrics."""
     for log_dir in values.log_dirs:
         of_dir = {"dir": _quoted(log_dir.log_dir)}
         if log_dir.remaining_logs is not None:
@@ -121,15 +121,18 @@ def _beans(values: GaugeValues) -> Iterator[tuple[_Name, int]]:
         for thread_num, remaining in enumerate(log_dir.remaining_segments):
             of_thread = {"name": "remainingSegmentsToRecover"} | of_dir | {"threadNum": str(thread_num)}
             yield _bean(of_thread), remaining
-        yield (
-            _bean({"name": "LogDirectoryOffline", "logDirectory": _quoted(log_dir.log_dir)}),
-            log_dir.is_offline,
-        )
-    if values.log_dirs:
-        yield (
-            _bean({"name": "OfflineLogDirectoryCount"}),
-            sum(log_dir.is_offline for log_dir in values.log_dirs),
-        )
+    if values.command.startswith("archive"):
+        return
+    for one, count, states in (
+        ("LogDirectoryOffline", "OfflineLogDirectoryCount", [one.is_offline for one in values.log_dirs]),
+        ("LogDirectoryCordoned", "CordonedLogDirectoryCount", [one.is_cordoned for one in values.log_dirs]),
+    ):
+        known = [state for state in states if state is not None]
+        for log_dir, state in zip(values.log_dirs, states, strict=True):
+            if state is not None:
+                yield _bean({"name": one, "logDirectory": _quoted(log_dir.log_dir)}), state
+        if known:
+            yield _bean({"name": count}), sum(known)
 
 
 def _bean(properties: dict[str, str]) -> _Name:

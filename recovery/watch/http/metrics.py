@@ -15,6 +15,12 @@ from recovery.watch.figures import LOG_STATUSES, RUN_STATES, GaugeValues, LogDir
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REMAINING_LOGS = "kafka_log_logmanager_remaininglogstorecover"
 REMAINING_SEGMENTS = "kafka_log_logmanager_remainingsegmentstorecover"
+OFFLINE, OFFLINE_COUNT = (
+    "kafka_log_logmanager_logdirectoryoffline",
+    "kafka_log_logmanager_offlinelogdirectorycount",
+)
+CORDONED = "kafka_log_logmanager_logdirectorycordoned"
+CORDONED_COUNT = "kafka_log_logmanager_cordonedlogdirectorycount"
 PREFIX = "kafka_log_recovery_"
 
 _DIR_GAUGES: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...] = (
@@ -85,6 +91,26 @@ def _kafka_families(values: GaugeValues) -> Iterator[Metric]:
             segments.add_metric([label, str(thread_num)], remaining)
     yield logs
     yield segments
+    yield from _directory_families(values)
+
+
+def _directory_families(values: GaugeValues) -> Iterator[Metric]:
+    """Kafka: LogManager's constructor, so they are there before the logs are loaded."""
+    log_dirs = () if values.command.startswith("archive") else values.log_dirs
+    for name, count_name, word, states in (
+        (OFFLINE, OFFLINE_COUNT, "offline", [log_dir.is_offline for log_dir in log_dirs]),
+        (CORDONED, CORDONED_COUNT, "cordoned", [log_dir.is_cordoned for log_dir in log_dirs]),
+    ):
+        gauge = GaugeMetricFamily(name, f"Kafka's: 1 when the log dir is {word}.", labels=["logDirectory"])
+        count = GaugeMetricFamily(count_name, f"Kafka's: log dirs that are {word}.", labels=[])
+        known = [state for state in states if state is not None]
+        for log_dir, state in zip(log_dirs, states, strict=True):
+            if state is not None:
+                gauge.add_metric([_label(log_dir.log_dir)], state)
+        if known:
+            count.add_metric([], sum(known))
+        yield gauge
+        yield count
 
 
 def _finished_logs(values: GaugeValues) -> Metric:

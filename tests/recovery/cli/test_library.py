@@ -72,6 +72,19 @@ def test_options_and_changes_of_them(tmp_path: Path) -> None:
     assert not recovery.recover(log_dirs, options).dry_run
 
 
+@pytest.mark.parametrize("call", [recovery.recover, recovery.verify])
+def test_observers_hear_which_log_dirs_are_cordoned(call: Callable[..., object], tmp_path: Path) -> None:
+    sample, events = unpack("crashed", tmp_path), []
+    first, second = map(str, sample.log_dirs)
+    more = {"dry_run": True, "now_ms": sample.now_ms} if call is recovery.recover else {}
+    for value, expected in (("*", (first, second)), (second, (second,)), ("", ())):
+        config = {**sample.properties, "cordoned.log.dirs": value}
+        call(None, config=config, observers=[events.append], **more)
+        (started,) = [event for event in events if isinstance(event, RunStarted)]
+        assert started.cordoned_log_dirs == expected
+        events.clear()
+
+
 def test_it_leaves_the_tree_that_the_command_line_leaves(tmp_path: Path) -> None:
     by_call, by_command = unpack("crashed", tmp_path / "call"), unpack("crashed", tmp_path / "command")
     events: list[Event] = []

@@ -39,7 +39,7 @@ def samples(text):
 
 def test_kafkas_gauges_have_their_names_and_labels():
     lines = text_of(run_started(), dir_started(), dir_started(B, log_count=7), log_started()).splitlines()
-    assert [line for line in lines if line.startswith("kafka_log_logmanager")] == [
+    assert [line for line in lines if line.startswith((LOGS, SEGMENTS))] == [
         f'{LOGS}{{dir="/data/a"}} 2.0',
         f'{LOGS}{{dir="/data/b"}} 7.0',
         f'{SEGMENTS}{{dir="/data/a",threadNum="0"}} 3.0',
@@ -53,7 +53,7 @@ def test_kafkas_gauges_have_their_names_and_labels():
 
 def test_kafkas_gauges_go_at_the_end_and_our_own_stay():
     text = text_of(*one_of_each())
-    assert "logmanager" not in text
+    assert LOGS not in text and SEGMENTS not in text
     found = samples(text)
     assert found["kafka_log_recovery_truncated_bytes_total", (("dir", A),)] == 477 + 71
     assert found["kafka_log_recovery_truncated_batches_total", (("dir", A),)] == 4 + 1
@@ -62,6 +62,40 @@ def test_kafkas_gauges_go_at_the_end_and_our_own_stay():
     assert found["kafka_log_recovery_log_dir_offline", (("dir", B),)] == 1
     assert found["kafka_log_recovery_finished_logs_total", (("dir", A), ("status", "refused"))] == 1
     assert found["kafka_log_recovery_last_progress_timestamp_seconds", ()] == (START_MS + 800) / 1000
+
+
+def test_a_brokers_gauges_of_log_dirs_are_there_from_the_start_and_stay():
+    def of_dirs(*stream):
+        return {
+            (name.removeprefix("kafka_log_logmanager_"), *(value for _, value in labels)): value
+            for (name, labels), value in samples(text_of(*stream)).items()
+            if "logdirectory" in name
+        }
+
+    all_well = {
+        ("offlinelogdirectorycount",): 0,
+        ("logdirectoryoffline", A): 0,
+        ("logdirectoryoffline", B): 0,
+    }
+    cordoned = {
+        ("cordonedlogdirectorycount",): 1,
+        ("logdirectorycordoned", A): 0,
+        ("logdirectorycordoned", B): 1,
+    }
+    started = run_started(cordoned_log_dirs=(B,))
+    assert of_dirs(started) == of_dirs(started, dir_started()) == all_well | cordoned
+    gone = {("offlinelogdirectorycount",): 1, ("logdirectoryoffline", B): 1}
+    stream = [started, *one_of_each()[1:]]
+    assert of_dirs(*stream) == all_well | gone | cordoned
+
+
+@pytest.mark.parametrize(("command", "names"), [("watch", {"offline"}), ("archive verify", set())])
+def test_gauges_of_log_dirs_only_where_they_are_known(command, names):
+    found = {name for name, _ in samples(text_of(run_started(command=command), dir_started()))}
+    prefix = "kafka_log_logmanager_"
+    assert {name for name in found if "logdirectory" in name} == {
+        name for word in names for name in (f"{prefix}logdirectory{word}", f"{prefix}{word}logdirectorycount")
+    }
 
 
 def test_run_state_is_one_of_its_names():
