@@ -155,7 +155,7 @@ def test_what_is_shown_is_what_the_gauges_were(
             assert by_metrics.end() == 0
             assert by_jolokia.end() == 0
         broker.wait_for("Kafka Server started")
-        changes = recorded(ram_path / "broker/work/gauges.tsv")
+        changes = recorded(broker.log_path.parent / "gauges.tsv")
     log_dirs = {str(log_dir) for log_dir in broker.log_dirs}
     for watch in (by_metrics, by_jolokia):
         assert {line["log_dir"] for line in watch.lines if line["event"] == "LogDirStarted"} == log_dirs
