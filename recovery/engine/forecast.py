@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from recovery.engine.resume import RunJournal
-from recovery.load.fold import unflushed_segments
-from recovery.load.forecast import segments_recovered
+from recovery.load.forecast import segments_recovered, unflushed_segments
 from recovery.load.model import FileStat, Original, PartitionTask, ScanRequest
 
 LEAST_KEPT_SCAN_BYTES = 1 << 20

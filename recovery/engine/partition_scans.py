@@ -13,7 +13,7 @@ from recovery.engine.resume import RunJournal
 from recovery.engine.segment_news import SegmentNews
 from recovery.engine.shared_scans import SharedScans
 from recovery.errors import PartitionRefusedError
-from recovery.load.fold import unflushed_count, unflushed_segments
+from recovery.load.forecast import unflushed_count, unflushed_segments
 from recovery.load.model import BatchSpan, Blob, Original, PartitionTask, ScanMode, ScanRequest
 from recovery.read.partition_files import PartitionFiles
 from recovery.watch.events import BytesScanned

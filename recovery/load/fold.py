@@ -10,12 +10,12 @@ Kafka: LogLoader.load, UnifiedLog.create, LogManager.shutdown.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from functools import partial
 
 from recovery.errors import PartitionRefusedError
 from recovery.load.account import take_stock
+from recovery.load.forecast import unflushed_bases
 from recovery.load.holes import missing_end
 from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
@@ -62,56 +62,6 @@ def fold(task: PartitionTask, source: PartitionSource) -> PartitionOutcome:
             remedy="move the file out of the partition's folder",
         ) from error
     return loader.close()
-
-
-def unflushed_segments(task: PartitionTask) -> list[tuple[str, int, int]]:
-    """Return (file, base offset, bytes) of the segments that a recovery will most likely read, ascending.
-
-    A forecast for progress and for reading ahead; the fold itself decides. Empty for clean log dirs.
-
-    Kafka: LogLoader.recoverLog, LogSegments.values(recoveryPoint, Long.MAX_VALUE).
-    """
-    if not task.is_recovered or task.recovery_point == LONG_MAX:
-        return []
-    logs: dict[int, str] = {}
-    for name, base in sorted(log_base_offsets(task.files).items()):  # the name that Kafka gives comes first
-        logs.setdefault(base, name)
-    return [
-        (logs[base], base, task.files[logs[base]].size_bytes)
-        for base in _unflushed(logs, task.recovery_point)
-    ]
-
-
-def unflushed_count(task: PartitionTask, source: PartitionSource) -> int:
-    """Return how many unflushed segments there are once finished swaps have taken the place of segments.
-
-    An interrupted cleaning or split leaves other segments than the names say, and only the ends of the `.swap` files
-    tell which ones.
-    """
-    tree = PartitionTree(task.files, source, task.others)
-    if any(file_kind(name) in (FileKind.SWAP, FileKind.CLEANED) for name in task.files):
-        reader = LogReader(tree, source, partial(remedy_by_checking, task))
-        with suppress(OSError, PartitionRefusedError, FileNameError):  # the load meets it again
-            settle_leftovers(tree, reader, segment_index_bytes=task.settings.segment_index_bytes)
-    return len(_unflushed_bases(task, tree.names()))
-
-
-def _unflushed_bases(task: PartitionTask, names: Iterable[str]) -> list[int]:
-    """Return the base offsets of the unflushed segments among those that a load opens, ascending."""
-    if not task.is_recovered or task.recovery_point == LONG_MAX:
-        return []
-    bases = set()
-    for name in names:
-        with suppress(FileNameError):  # which stops the broker
-            if file_kind(name) is FileKind.LOG:
-                bases.add(read_offset(name))
-    return _unflushed(bases, task.recovery_point)
-
-
-def _unflushed(base_offsets: Collection[int], recovery_point: int) -> list[int]:
-    """Return the base offsets of unflushed segments, ascending."""
-    first = first_unflushed(base_offsets, recovery_point)
-    return sorted(base for base in base_offsets if first <= base < LONG_MAX)
 
 
 class _Loader:
@@ -209,7 +159,7 @@ class _Loader:
         """
         bases = log_base_offsets(self._tree.names()).values()
         self._first_unflushed_base = first_unflushed(bases, self._task.recovery_point)
-        self._unflushed = frozenset(_unflushed_bases(self._task, self._tree.names()))
+        self._unflushed = frozenset(unflushed_bases(self._task, self._tree.names()))
         for name in self._tree.names():
             kind = file_kind(name)
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):

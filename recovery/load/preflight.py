@@ -14,7 +14,8 @@ from functools import partial
 
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
-from recovery.load.fold import fold, unflushed_segments
+from recovery.load.fold import fold
+from recovery.load.forecast import unflushed_segments
 from recovery.load.limits import MAX_LOG_BYTES, refuse_large_index, refuse_large_log
 from recovery.load.model import Cut, Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.load.segments import Segment, first_unflushed

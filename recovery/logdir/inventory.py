@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
-from recovery.load.fold import unflushed_segments
+from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings, PartitionTask, TopicPartition
 from recovery.load.release import Release
 from recovery.logdir.listing import (

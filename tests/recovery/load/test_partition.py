@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from recovery.errors import PartitionRefusedError
-from recovery.load.fold import unflushed_segments
+from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings, RemovalKind, ScanMode
 from tests.logs import builders
 from tests.logs.builders import BASE_TIMESTAMP_MS, data_batch, marker_batch, recompute_crc

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import LogDirOfflineError
-from recovery.load.fold import unflushed_segments
+from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings
 from recovery.logdir.duplicates import refuse_duplicates
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
