@@ -23,6 +23,7 @@ import pytest
 from tests.servers.chromium import PROGRAMS as BROWSERS
 from tests.servers.chromium import chromium_program
 from tests.servers.file_systems import overlay, tmpfs
+from tests.servers.prometheus import PROGRAMS as PROMETHEUS_PROGRAMS
 
 OTHER_USER = 65534
 
@@ -136,6 +137,12 @@ def has_chromium() -> bool:
     return chromium_program() is not None
 
 
+@functools.cache
+def has_prometheus() -> bool:
+    """Whether metrics can be scraped, by Prometheus and by node_exporter."""
+    return all(map(_has, PROMETHEUS_PROGRAMS))
+
+
 MOUNTS = Need(
     is_met=may_mount,
     lack="no right to mount (CAP_SYS_ADMIN)",
@@ -204,6 +211,12 @@ CHROMIUM = Need(
     tests="the tests of the page in a browser",
     remedy="install chromium",
 )
+PROMETHEUS = Need(
+    is_met=has_prometheus,
+    lack=f"no {', '.join(PROMETHEUS_PROGRAMS)} on the PATH",
+    tests="the tests of alerts and dashboard",
+    remedy="install prometheus and prometheus-node-exporter",
+)
 ALL = (
     MOUNTS,
     MOUNTS_APART,
@@ -216,6 +229,7 @@ ALL = (
     MAVEN,
     GO,
     CHROMIUM,
+    PROMETHEUS,
 )
 
 
@@ -227,7 +241,7 @@ def needs(*what: Need) -> pytest.MarkDecorator:
 def hide_programs(folder: Path, environment: MutableMapping[str, str]) -> None:
     """Change *environment* so that none of some programs can be started: scripts in *folder* that fail come first."""
     environment.pop("JAVA_HOME", None)
-    for name in ("java", "javac", "mvn", "go", *BROWSERS):
+    for name in ("java", "javac", "mvn", "go", *BROWSERS, *PROMETHEUS_PROGRAMS):
         script = folder / name
         script.write_text(f"#!/bin/sh\necho 'the quick gate starts no {name}' >&2\nexit 1\n")
         script.chmod(0o755)
