@@ -8,6 +8,8 @@ Kafka: LogDirsCommand, KafkaAdminClient.describeLogDirs.
 from __future__ import annotations
 
 import logging
+import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery import extras
 from recovery.describe.api import refuse_unknown_brokers
-from recovery.describe.client_config import client_options
+from recovery.describe.client_config import OPTION, client_options
 from recovery.describe.options import DescribeOptions
 from recovery.describe.report import (
     UNKNOWN_BYTES,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
 _JAVA_ERRORS = "org.apache.kafka.common.errors"
+_ATTEMPTS, _PAUSE_SECONDS = 10, 0.5
+_ATTEMPT = re.compile(r"^Bootstrap (?:connection|attempt) to \S+ failed: (.*?)(?: \(backoff [^()]*\))?$")
 _NO_RIGHTS = "ClusterAuthorizationException: the right DESCRIBE on CLUSTER is missing"
 _FENCED = "it is fenced: down, or not yet done with its recovery"
 
@@ -45,15 +49,15 @@ def ask_brokers(options: DescribeOptions) -> LogDirsReport:
         from kafka.errors import KafkaError
     servers = [part.strip() for part in (options.bootstrap_servers or "").split(",") if part.strip()]
     arguments = client_options(options.client_config or {})
-    with _library_silenced() as last_words:
+    with _library_silenced() as warnings:
         try:
             client = KafkaAdminClient(bootstrap_servers=servers, **arguments)
         except (KafkaError, OSError, ValueError) as error:
-            raise UsageError(_no_answer(options, last_words, error)) from error
+            raise UsageError(_no_answer(options, warnings, error)) from error
         try:
             brokers, silent = _ask(client, options.brokers)
         except KafkaError as error:
-            raise UsageError(_no_answer(options, last_words, error)) from error
+            raise UsageError(_no_answer(options, warnings, error)) from error
         finally:
             client.close()
     if not brokers:
@@ -68,11 +72,15 @@ def ask_brokers(options: DescribeOptions) -> LogDirsReport:
     )
 
 
-def _no_answer(options: DescribeOptions, last_words: Sequence[str], error: Exception) -> str:
-    words = last_words[-1] if last_words else _words(error)
+def _no_answer(options: DescribeOptions, warnings: Sequence[str], error: Exception) -> str:
+    """Return why nobody answers, which the library says in the warnings about its attempts alone."""
+    reasons = [match[1] for text in warnings if (match := _ATTEMPT.search(text))]
+    reason = next((text for text in reasons if "uthentication" in text), (*reasons, _words(error))[0])
+    if reason.endswith("socket disconnected"):
+        reason += " (as after a wrong password, or by another protocol)"
     return (
-        f"--bootstrap-server {options.bootstrap_servers}: {words}. "
-        "Remedy: check host, port and --command-config, and that the broker runs"
+        f"--bootstrap-server {options.bootstrap_servers}: {reason}. "
+        f"Remedy: check host, port and {OPTION}, and that the broker runs"
     )
 
 
@@ -82,19 +90,17 @@ def _ask(
     """Return the answers of brokers, and why others gave none."""
     from kafka.errors import KafkaError
 
-    is_fenced = {
-        broker["broker_id"]: broker.get("is_fenced", False) for broker in client.describe_cluster()["brokers"]
-    }
-    refuse_unknown_brokers(wanted, is_fenced)
+    listed = _list_brokers(client)
+    refuse_unknown_brokers(wanted, listed)
     answers, silent = [], {}
-    for broker in sorted(is_fenced if wanted is None else set(wanted)):
-        if is_fenced[broker]:
+    for broker in sorted(listed if wanted is None else set(wanted)):
+        if listed[broker].get("is_fenced"):
             silent[broker] = _FENCED
             continue
         try:
             (answer,) = client.describe_log_dirs(brokers=[broker])
         except (KafkaError, OSError) as error:
-            silent[broker] = _words(error)
+            silent[broker] = f"{listed[broker]['host']}:{listed[broker]['port']}: {_words(error)}"
             continue
         if answer["log_dirs"]:
             log_dirs = tuple(map(_read_log_dir, answer["log_dirs"]))
@@ -104,7 +110,27 @@ def _ask(
     return answers, silent
 
 
+def _list_brokers(client: KafkaAdminClient) -> dict[int, Mapping[str, Any]]:
+    """Return all brokers that any of them knows of, by id. The one that is asked may be down: then others are."""
+    from kafka.errors import RetriableError
+
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return {broker["broker_id"]: broker for broker in client.describe_cluster()["brokers"]}
+        except KeyError:
+            # kafka-python 3.0.12 cannot read version 0 of the answer, of Kafka 2.8 to 3.6; it has the metadata already
+            known = client._manager.cluster.brokers()
+            return {broker.node_id: {"host": broker.host, "port": broker.port} for broker in known}
+        except RetriableError:
+            if not attempts_left:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError  # the last attempt returns or raises
+
+
 def _words(error: Exception) -> str:
+    if type(error).__name__ == "NodeNotReadyError":  # the library waits before it tries once more
+        return "no connection"
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -160,8 +186,8 @@ def _only_topics(broker: BrokerDescription, topics: Sequence[str] | None) -> Bro
     )
 
 
-class _LastWords(logging.Handler):
-    """Keeps the warnings of the client library: they hold the reason why it gives up, and its errors do not."""
+class _Warnings(logging.Handler):
+    """Keeps the warnings of the client library: they hold the reason why it gives up, which its errors do not."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -174,7 +200,7 @@ class _LastWords(logging.Handler):
 @contextmanager
 def _library_silenced() -> Iterator[list[str]]:
     """Keep the client library from printing, and give what it would have printed."""
-    logger, handler = logging.getLogger("kafka"), _LastWords()
+    logger, handler = logging.getLogger("kafka"), _Warnings()
     before = logger.propagate
     logger.addHandler(handler)
     logger.propagate = False

@@ -60,6 +60,7 @@ _KEYS: tuple[Key[object], ...] = (
     _REQUEST_TIMEOUT,
     _API_TIMEOUT,
 )
+_CONTACT_MS = 10_000
 _JAAS_HEAD = re.compile(
     r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\s+(.*?)\s*;\s*", re.DOTALL | re.I
 )
@@ -89,7 +90,8 @@ def client_options(properties: Mapping[str, str]) -> dict[str, Any]:
         "client_id": settings.find(_CLIENT_ID) or "kafka-log-recovery",
         "security_protocol": protocol,
         "request_timeout_ms": request_timeout_ms,
-        "bootstrap_timeout_ms": settings.find(_API_TIMEOUT) or request_timeout_ms,
+        "bootstrap_timeout_ms": settings.find(_API_TIMEOUT) or min(request_timeout_ms, _CONTACT_MS),
+        "reconnect_backoff_ms": 1000,  # a wrong password tried ten times a second locks accounts
     }
     if protocol.endswith("SSL"):
         options["ssl_context"] = _ssl_context(settings)

@@ -36,7 +36,8 @@ def test_nothing_is_asked_for() -> None:
         "client_id": "kafka-log-recovery",
         "security_protocol": "PLAINTEXT",
         "request_timeout_ms": 30_000,
-        "bootstrap_timeout_ms": 30_000,
+        "bootstrap_timeout_ms": 10_000,
+        "reconnect_backoff_ms": 1000,
     }
 
 
