@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import broker, checksums, memory, plots, startup, sweep
+from benchmarks import broker, checksums, memory, plots, startup, sweep, watching
 from benchmarks.rounds import ratios
 
 pytestmark = pytest.mark.long
@@ -251,3 +251,18 @@ def test_plots_say_what_is_missing(monkeypatch, tmp_path):
     (tmp_path / "in.json").write_text(json.dumps({"sweeps": {"threads": []}}))
     with pytest.raises(SystemExit, match="matplotlib is needed: pip install"):
         plots.main([str(tmp_path / "in.json"), "--into", str(tmp_path)])
+
+
+def test_watching_asks_while_the_runs_go_on(tmp_path, capsys):
+    options = ["--bytes", "8MiB", "--runs", "40", "--rounds", "1", "--port", "19405"]
+    watching.main([*options, "--scratch", str(tmp_path / "scratch"), "--json", str(tmp_path / "out.json")])
+    assert not (tmp_path / "scratch").exists()
+    (round_,) = json.loads((tmp_path / "out.json").read_text())["rounds"]
+    assert sorted(round_) == sorted(watching.SIDES)
+    assert round_["nobody"]["watching_cpu_seconds"] == round_["nobody"]["requests"] == 0
+    assert 0 < round_["textfile"]["watching_cpu_seconds"] < round_["textfile"]["cpu_seconds"]
+    for side in ("scrape", "page", "all"):
+        assert 0 < round_[side]["watching_cpu_seconds"] < round_[side]["cpu_seconds"]
+        assert round_[side]["requests"] > 0
+    table = rows(capsys.readouterr().out)
+    assert table["scrape"][6] == str(round_["scrape"]["requests"])
