@@ -1,6 +1,6 @@
 """`estimate` held against the recoveries that it foretells: a real broker's, and ours, after SIGKILL of an idle broker.
 
-    python -m benchmarks.estimate --scratch DIR [--rounds 1] [--shape NAME ...] [--json FILE]
+    python -m benchmarks.estimate --scratch DIR [--rounds 1] [--shape NAME ...] [--cold] [--json FILE]
 
 For each shape log dirs are made (`benchmarks.generate`), and a 4.3.1 broker serves them. Beside it, idle, `estimate`
 runs as a command. Then the broker gets SIGKILL, and its log dirs are recovered twice: a copy by `recover`, and they
@@ -48,6 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--scratch", type=Path, required=True, help="a folder on the disk to use")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--shape", choices=SHAPES, action="append", help="all by default")
+    parser.add_argument(
+        "--cold",
+        action="store_true",
+        help="nothing of the `.log` files is in the page cache when a side begins",
+    )
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait for others, a measurement")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args(arguments)
@@ -61,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     rounds: list[dict[str, Any]] = []
     try:
         for name in options.shape or SHAPES:
-            rounds += _measure_shape(name, scratch / name, options.rounds, options.patience)
+            rounds += _measure_shape(name, scratch / name, options)
             remove_tree(scratch / name)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -70,23 +75,24 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if all(one["as_foretold"] for one in rounds) else 1
 
 
-def _measure_shape(name: str, place: Path, rounds: int, patience: float) -> list[dict[str, Any]]:
+def _measure_shape(name: str, place: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     shape = SHAPES[name]
     make_room_for(shape.partitions * shape.segments)
     dataset = generate(place / "data", shape)
     broker = MeasuredBroker(dataset.log_dirs, work_dir=place / "broker", recovery_threads=THREADS)
     found = []
-    for _ in range(rounds):
+    prepare = _drop_all if options.cold else _read_all
+    for _ in range(options.rounds):
         broker.start(wait_seconds=3600)
-        _read_all(dataset.log_dirs)
-        machine.wait_until_quiet(patience)
+        prepare(dataset.log_dirs)
+        machine.wait_until_quiet(options.patience)
         meter = machine.CpuMeter()
         foretold = _run("estimate", dataset.log_dirs)[0]
         broker.kill()
         copies = copy_log_dirs(dataset.log_dirs, place / "copy", trash=place / "trash")
-        _read_all(copies)
+        prepare(copies)
         recovered, tool_s = _run("recover", copies)
-        _read_all(dataset.log_dirs)
+        prepare(dataset.log_dirs)
         load = broker.recover()
         found.append(_judge(name, foretold, recovered, tool_s, load.seconds, load.segments))
         found[-1]["foreign_share"] = meter.foreign_share()
@@ -152,6 +158,15 @@ def _read_all(log_dirs: Sequence[Path]) -> None:
         with path.open("rb", buffering=0) as opened:
             while opened.read(_READ_BYTES):
                 pass
+
+
+def _drop_all(log_dirs: Sequence[Path]) -> None:
+    """Have nothing of the `.log` files in the page cache."""
+    for path in log_files(log_dirs):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
 
 
 if __name__ == "__main__":

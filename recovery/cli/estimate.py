@@ -43,7 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "--sample-bytes",
         metavar="N",
         type=byte_count,
-        help="read about this much of the segments to learn how fast this machine is (default 64M; 0: no seconds); k, "
+        help="read about this much of the segments to learn how fast this machine is (default 128M; 0: no seconds); k, "
         "M and G are powers of 1024",
     )
     output.add_argument(

@@ -25,7 +25,7 @@ from recovery.forecast.cost import (
 from recovery.forecast.options import EstimateOptions
 from recovery.forecast.report import EstimateReport, LogDirEstimate, SampleSummary, TopicEstimate
 from recovery.forecast.sample import Sample, take_sample
-from recovery.forecast.survey import LogDirSurvey, LogToRecover, survey_log_dir
+from recovery.forecast.survey import LogDirSurvey, LogToRecover, survey_log_dirs
 from recovery.load.model import LogSettings
 from recovery.load.release import Release
 from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
@@ -81,16 +81,13 @@ def estimate(
     started_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
     dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
     facts = _broker_facts(dirs, options, is_place_configured=log_dirs is None)
-    surveys = [
-        survey_log_dir(
-            log_dir,
-            settings_of=facts.settings_of,
-            release=facts.release,
-            now_ms=now_ms,
-            known_problems=facts.problems.get(log_dir, ()),
-        )
-        for log_dir in dirs.log_dirs
-    ]
+    surveys = survey_log_dirs(
+        dirs.log_dirs,
+        settings_of=facts.settings_of,
+        release=facts.release,
+        now_ms=now_ms,
+        known_problems=facts.problems,
+    )
     logs = [log for survey in surveys for log in survey.logs]
     sample = Sample()
     if options.sample_bytes:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from recovery.errors import UsageError
 
-DEFAULT_SAMPLE_BYTES = 64 << 20
+DEFAULT_SAMPLE_BYTES = 128 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

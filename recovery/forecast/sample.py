@@ -29,7 +29,7 @@ from segfmt import byte_layout
 from segfmt.byte_layout import OFFSET_INDEX_DTYPE
 from segfmt.filenames import offset_index_name
 
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 4 << 20
 _MOST_BATCH_BYTES = 64 << 20
 _LONGEST_REST_S = 1.0
 _INTERPRETER_ROUNDS, _INTERPRETER_LOOPS = 30, 20_000
@@ -175,6 +175,8 @@ def _read(piece: _Piece) -> _Reading:
         head = os.pread(descriptor, byte_layout.LOG_OVERHEAD_BYTES, start)
         if len(head) == byte_layout.LOG_OVERHEAD_BYTES and batch_bytes(head) <= _MOST_BATCH_BYTES:
             end = min(max(end, start + batch_bytes(head)), size_bytes)
+        if absent:  # requested at once, as far ahead of its reader as a recovery requests it
+            os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_WILLNEED)
         memory = thread_buffer().memory(max(end - start, 0))
         count = fill(memory[SLACK_BYTES:].data, descriptor, start)
         read_s = time.perf_counter() - started_s

@@ -1,4 +1,4 @@
-"""One log dir: which segments a restart would recover, by names, checkpoints and small files alone.
+"""Each log dir: which segments a restart would recover, by names, checkpoints and small files alone.
 
 Nothing is locked or written, so a broker may be at work there: what vanishes meanwhile is left out, and what grows
 counts as it is when it is looked at.
@@ -7,7 +7,7 @@ counts as it is when it is looked at.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -15,6 +15,7 @@ from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import SegmentToRecover, segments_recovered, segments_recovered_by_reading
 from recovery.load.model import LogSettings, PartitionTask
 from recovery.load.release import Release
+from recovery.logdir.duplicates import refuse_duplicates
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
 from recovery.logdir.lock import is_locked
 from recovery.problem import Problem
@@ -69,46 +70,69 @@ class LogDirSurvey:
     error: str | None = None
 
 
-def survey_log_dir(
-    log_dir: str,
+def survey_log_dirs(
+    log_dirs: Sequence[str],
     *,
     settings_of: Callable[[str], LogSettings],
     release: Release,
     now_ms: int,
-    known_problems: tuple[Problem, ...] = (),
-) -> LogDirSurvey:
-    """Return what a restart would find in *log_dir*, as if the broker there, if one runs, had died now.
+    known_problems: Mapping[str, tuple[Problem, ...]],
+) -> list[LogDirSurvey]:
+    """Return what a restart would find in each of *log_dirs*, as if the broker there, if one runs, had died now.
 
     Args:
-        log_dir: absolute path.
+        log_dirs: absolute paths.
         settings_of: the settings of a topic's logs.
         release: of the broker that would start.
         now_ms: the clock.
-        known_problems: found before, by comparing log dirs.
+        known_problems: found before, by log dir.
 
     Kafka: LogManager.loadLogs.
     """
-    is_live, lock_error = False, None
-    try:
-        is_live = is_locked(log_dir)
-    except OSError as error:
-        lock_error = f"{error}: whether a broker runs is not known"
-    try:
-        inventory = list_log_dir(
-            log_dir, settings_of=settings_of, now_ms=now_ms, release=release, may_vanish=True
+    is_live: dict[str, bool] = {}
+    errors: dict[str, str] = {}
+    inventories: dict[str, LogDirInventory] = {}
+    for log_dir in log_dirs:
+        try:
+            is_live[log_dir] = is_locked(log_dir)
+        except OSError as error:
+            errors[log_dir] = f"{error}: whether a broker runs is not known"
+        try:
+            inventories[log_dir] = list_log_dir(
+                log_dir, settings_of=settings_of, now_ms=now_ms, release=release, may_vanish=True
+            )
+        except LogDirOfflineError as error:
+            errors[log_dir] = str(error.error)
+    if not any(
+        is_live.values()
+    ):  # a broker has none, but for a moment, while it moves a log between its dirs
+        inventories = {one.log_dir: one for one in refuse_duplicates(inventories.values())}
+    return [
+        _survey(
+            inventories[log_dir],
+            is_live=is_live.get(log_dir, False),
+            known_problems=known_problems.get(log_dir, ()),
+            lock_error=errors.get(log_dir),
         )
-    except LogDirOfflineError as error:
-        return LogDirSurvey(log_dir=log_dir, is_live=is_live, error=str(error.error))
+        if log_dir in inventories
+        else LogDirSurvey(log_dir=log_dir, is_live=is_live.get(log_dir, False), error=errors[log_dir])
+        for log_dir in log_dirs
+    ]
+
+
+def _survey(
+    inventory: LogDirInventory, *, is_live: bool, known_problems: Iterable[Problem], lock_error: str | None
+) -> LogDirSurvey:
     problems = [*known_problems, *inventory.all_problems]
     logs = []
     for task in inventory.tasks:
         segments, refusals = _segments_of(task)
         problems += [replace(problem, file=f"{task.folder}/{problem.file}") for problem in refusals]
         if segments:
-            folder = os.path.join(log_dir, task.folder)
+            folder = os.path.join(inventory.log_dir, task.folder)
             logs.append(LogToRecover(folder=folder, topic=task.topic_partition.topic, segments=segments))
     return LogDirSurvey(
-        log_dir=log_dir,
+        log_dir=inventory.log_dir,
         is_live=is_live,
         had_clean_shutdown=inventory.had_clean_shutdown,
         log_count=inventory.log_count,

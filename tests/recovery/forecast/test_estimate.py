@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -62,7 +63,7 @@ def held_by_another(log_dir: Path) -> Iterator[None]:
             descriptor = os.open(log_dir / ".lock", os.O_RDWR | os.O_CREAT)
             fcntl.lockf(descriptor, fcntl.LOCK_EX)
             os.write(write_end, b"x")
-            signal_wait()
+            signal.pause()
         finally:
             os._exit(0)
     os.read(read_end, 1)
@@ -73,12 +74,6 @@ def held_by_another(log_dir: Path) -> Iterator[None]:
         os.waitpid(child, 0)
         os.close(read_end)
         os.close(write_end)
-
-
-def signal_wait() -> None:
-    import signal
-
-    signal.pause()
 
 
 def test_the_options_are_the_documented_ones() -> None:
@@ -300,6 +295,25 @@ def test_what_would_keep_a_broker_from_starting_comes_first(tmp_path: Path) -> N
     assert text[0].startswith(f"PROBLEM {sample.log_dirs[0]}: lost+found")
     assert any("txnindex" in line for line in text[1:3])
     assert report.log_dirs[0].problems
+
+
+def test_a_partition_in_two_folders(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    shutil.copytree(sample.log_dirs[0] / "late-0", sample.log_dirs[1] / "late-0")
+    assert [len(one.problems) for one in estimate(sample).log_dirs] == [1, 1]
+    with held_by_another(sample.log_dirs[0]):  # a broker that runs did not find it: it moves a log
+        assert [len(one.problems) for one in estimate(sample).log_dirs] == [0, 0]
+
+
+def test_the_lock_cannot_be_looked_at(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    (sample.log_dirs[0] / ".lock").unlink(missing_ok=True)
+    (sample.log_dirs[0] / ".lock").mkdir()
+    report = estimate(sample)
+    assert report.exit_code == 4
+    assert "whether a broker runs is not known" in (report.log_dirs[0].error or "")
+    assert report.log_dirs[0].segment_count > 0
+    assert str(report.log_dirs[0].segment_count) in report.to_text()
 
 
 def test_there_is_nothing_to_recover(tmp_path: Path) -> None:
