@@ -29,8 +29,11 @@ OVER = 0
 ENDED_BEFORE = 4
 """Exit codes: the load is over; it has ended before it was."""
 
-SETTLED_S = 10.0
-"""How long gauges may be missing until a broker that does not show its state counts as one that has loaded its logs."""
+SETTLED_S = 60.0
+"""How long gauges may be missing until a broker that does not show its state counts as one that has loaded its logs.
+
+It knows its log dirs before it loads them, which begins when it has caught up with the metadata of its cluster.
+"""
 _SAME_START_S = 1.5
 _ENDS = {"complete": OVER, "incomplete": OVER, "interrupted": ENDED_BEFORE, "failed": ENDED_BEFORE}
 """How a run of this tool has ended."""

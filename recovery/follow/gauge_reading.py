@@ -62,14 +62,12 @@ class LogDirReading:
         remaining_logs: remainingLogsToRecover; None: there is no such gauge.
         remaining_segments: remainingSegmentsToRecover by thread number, without threads that have recovered nothing.
         is_offline: logDirectoryOffline.
-        is_cordoned: logDirectoryCordoned.
         figures: of this tool alone: the value of each `kafka_log_recovery_*{dir=...}` by what follows in its name.
     """
 
     remaining_logs: int | None = None
     remaining_segments: dict[int, int] = field(default_factory=dict)
     is_offline: bool = False
-    is_cordoned: bool = False
     figures: dict[str, float] = field(default_factory=dict)
 
 
@@ -222,8 +220,6 @@ def _take(log_dir: LogDirReading, name: str, labels: Mapping[str, str], value: f
             log_dir.remaining_segments[int(labels["threadnum"])] = int(value)
     elif gauge.endswith("logdirectoryoffline"):
         log_dir.is_offline = bool(value)
-    elif gauge.endswith("logdirectorycordoned"):
-        log_dir.is_cordoned = bool(value)
     elif name.startswith(_OWN_PREFIX) and len(labels) == 1:
         log_dir.figures[name.removeprefix(_OWN_PREFIX)] = value
 

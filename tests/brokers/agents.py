@@ -57,10 +57,16 @@ def jolokia_agent(version: str = "2.6.0", port: int = JOLOKIA_PORT) -> str:
     return f"{maven_artifact(JOLOKIA_VERSIONS[version])}=port={port},host=127.0.0.1"
 
 
-def exporter_agent(config: Path, rules: str, version: str = "1.0.1", port: int = EXPORTER_PORT) -> str:
-    """The argument of `-javaagent:` for jmx_exporter, at http://127.0.0.1:PORT/metrics; writes *config*."""
+def exporter_agent(
+    config: Path, rules: str, version: str = "1.0.1", port: int = EXPORTER_PORT, only: str = "*:*"
+) -> str:
+    """The argument of `-javaagent:` for jmx_exporter, at http://127.0.0.1:PORT/metrics; writes *config*.
+
+    Args:
+        only: the MBeans to export. All of a broker's take seconds beside a recovery.
+    """
     config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(json.dumps(RULES[rules]))  # JSON is YAML
+    config.write_text(json.dumps(RULES[rules] | {"includeObjectNames": [only]}))  # JSON is YAML
     jar = maven_artifact(f"io.prometheus.jmx:jmx_prometheus_javaagent:{version}")
     return f"{jar}=127.0.0.1:{port}:{config}"
 

@@ -131,6 +131,12 @@ def test_a_broker_that_is_started_again_and_is_not_so_far_yet() -> None:
     assert found[-1] == 0
 
 
+def test_a_start_time_that_is_not_always_shown() -> None:
+    found = told(events(broker(7), broker(6, started_s=None), broker(5, started_s=STARTED_S + 60)))
+    assert found[:4] == [RunStarted, LogDirStarted, (A, 7), (A, 6)]
+    assert "counting begins anew" in str(found[4])
+
+
 def test_a_second_load_after_the_first_is_over() -> None:
     load = GaugeLoad()
     events(broker(2, 2), broker(state=3), broker(state=3), load=load)
@@ -139,6 +145,7 @@ def test_a_second_load_after_the_first_is_over() -> None:
 
 
 def test_a_broker_that_recovers_nothing() -> None:
+    assert len(events(broker(state=0), broker(state=1), broker(state=2))) == 1
     found = told(events(broker(state=0), broker(state=1), broker(state=2), broker(state=3), broker(state=3)))
     assert found == [
         "the broker does not load its logs yet",

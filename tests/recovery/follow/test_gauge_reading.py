@@ -98,17 +98,12 @@ def test_other_mbeans_of_jolokia() -> None:
     assert (reading.log_dirs, reading.broker_state, reading.started_s) == ({}, 2, 1795457425.064)
 
 
-def test_offline_and_cordoned_log_dirs() -> None:
-    reading = read_metrics(
-        [
-            'kafka_log_logmanager_logdirectoryoffline{logDirectory="\\"/data/d1\\""} 1.0',
-            'kafka_log_logmanager_logdirectorycordoned{logDirectory="\\"/data/d2\\""} 1.0',
-        ]
-    )
-    assert reading.log_dirs["/data/d1"].is_offline
-    assert not reading.log_dirs["/data/d1"].is_cordoned
-    assert reading.log_dirs["/data/d2"].is_cordoned
-    assert not reading.log_dirs["/data/d2"].is_offline
+def test_offline_log_dirs() -> None:
+    lines = [
+        'kafka_log_logmanager_logdirectoryoffline{logDirectory="\\"/data/d1\\""} 1.0',
+        'kafka_log_logmanager_logdirectoryoffline{logDirectory="\\"/data/d2\\""} 0.0',
+    ]
+    assert [found.is_offline for found in read_metrics(lines).log_dirs.values()] == [True, False]
 
 
 def test_a_thread_without_a_value() -> None:
@@ -132,6 +127,7 @@ def test_figures_of_this_tool() -> None:
             'kafka_log_recovery_finished_logs_total{dir="/d",status="recovered"} 3.0',
             'kafka_log_recovery_run_state{state="waiting"} 0.0',
             'kafka_log_recovery_run_state{state="recovering"} 1.0',
+            'kafka_log_recovery_run_state{state="complete"} 0.0',
             "kafka_log_recovery_start_timestamp_seconds 1795457425.1",
         ]
     )
