@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -149,17 +150,22 @@ def notice_of(notice: dict[str, Any]) -> str:
 
 
 def thread_row_of(thread: dict[str, Any]) -> list[str]:
-    left = thread["remaining_segments"] if thread["partition"] else None
+    left = thread["remaining_segments"] if thread["partition"] or thread["remaining_segments"] else None
     return [str(thread["thread_num"]), thread["partition"] or DASH, DASH if left is None else f"{left:,}"]
 
 
-def row_of(name: str, figures: dict[str, Any], *, is_done: bool, left: str) -> list[str]:
+def segments_of(figures: dict[str, Any], *, is_watched: bool) -> str:
+    is_known = figures["segment_count"] or not is_watched
+    return of(figures["finished_segments"], figures["segment_count"]) if is_known else DASH
+
+
+def row_of(name: str, figures: dict[str, Any], *, is_done: bool, left: str, is_watched: bool) -> list[str]:
     cut = figures["truncated_bytes"]
     return [
         name,
         share_of(figures, is_done=is_done),
         of(figures["finished_logs"], figures["log_count"]),
-        of(figures["finished_segments"], figures["segment_count"]),
+        segments_of(figures, is_watched=is_watched),
         bytes_of(figures),
         DASH if is_done else rate_of(figures),
         bytes_text(cut) if cut else DASH,
@@ -176,7 +182,9 @@ def expected_of(status: dict[str, Any]) -> dict[str, Any]:
     overall = (
         rate_text(status["scanned_bytes"] / status["elapsed_seconds"]) if status["scanned_bytes"] else DASH
     )
-    nothing, none = (DASH, DASH) if status["source"] == "watch" else ("nothing", "none")
+    is_watched = status["source"] == "watch"
+    nothing, none = (DASH, DASH) if is_watched else ("nothing", "none")
+    row = functools.partial(row_of, is_watched=is_watched)
     rank = ["error", "warning", "info"]
     notices = list(reversed(status["notices"]))
     notices.sort(key=lambda notice: rank.index(notice["level"]))
@@ -184,7 +192,7 @@ def expected_of(status: dict[str, Any]) -> dict[str, Any]:
         "left": "Done" if is_over else left_of(status),
         "figures": [
             of(status["finished_logs"], status["log_count"]),
-            of(status["finished_segments"], status["segment_count"]),
+            segments_of(status, is_watched=is_watched),
             bytes_of(status),
             overall if is_over else rate_of(status),
             None,
@@ -193,10 +201,10 @@ def expected_of(status: dict[str, Any]) -> dict[str, Any]:
             trouble_of(log_dirs) or none,
         ],
         "dirs": [
-            row_of(d["log_dir"], d, is_done=d["is_finished"], left="done" if d["is_finished"] else left_of(d))
+            row(d["log_dir"], d, is_done=d["is_finished"], left="done" if d["is_finished"] else left_of(d))
             for d in log_dirs
         ],
-        "sum": [row_of("all", status, is_done=are_done, left="done" if are_done else left_of(status))],
+        "sum": [row("all", status, is_done=are_done, left="done" if are_done else left_of(status))],
         "threads": [
             thread_row_of(t) for d in log_dirs for t in d["threads"] if not d["is_finished"] and not is_over
         ],
@@ -208,7 +216,7 @@ def assert_shown(tab: Tab) -> dict[str, Any]:
     """Hold what the page shows against the answer it shows, and return that."""
     shown = tab.value(SHOWN)
     status: dict[str, Any] = shown.pop("status")
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", shown["figures"][4])  # in the zone of the browser
+    assert re.fullmatch(r"(\d+ \w+ )?\d\d:\d\d:\d\d", shown["figures"][4])  # in the zone of the browser
     shown["figures"][4] = None
     assert shown == expected_of(status)
     assert status in tab.answers("/api/v1/status")
@@ -281,7 +289,7 @@ def test_a_new_process_is_picked_up(tmp_path: Path, chromium: Chromium) -> None:
         assert tab.text("#state").startswith("No answer: Recovering 2 log dirs (dry run")
         first.communicate()
         with served(recovering(sample), tmp_path, *slowly, port=port):
-            tab.wait_for(f"seen.status.started_ms > {started_ms} && document.body.dataset.is === ''")
+            tab.wait_for(f"seen.status.started_ms > {started_ms} && seen.status.state === 'recovering'")
             assert_shown(tab)
             assert tab.value("!chart.points.length || chart.points[0].ms >= seen.status.started_ms")
 

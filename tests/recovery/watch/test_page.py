@@ -14,7 +14,16 @@ import pytest
 from recovery.watch.events import Remark
 from recovery.watch.http.page import page
 from tests.recovery.watch.test_http import serving
-from tests.runs.event_streams import at, dir_started, log_started, one_of_each, run_started, scanned
+from tests.runs.event_streams import (
+    A,
+    at,
+    dir_started,
+    log_started,
+    one_of_each,
+    run_started,
+    sampled,
+    scanned,
+)
 from tests.servers.machine import CHROMIUM, needs
 
 MOST_BYTES = 64 << 10
@@ -205,6 +214,25 @@ class TestInABrowser:
             assert tab.text("#logs") == "0/2"
             assert [tab.text(f"#{name}") for name in ("bytes", "cut", "trouble")] == [DASH] * 3
             assert tab.texts("#dir-rows td.bytes") == [DASH, DASH]
+
+    def test_the_gauges_of_a_broker(self, chromium):
+        """They tell of logs, and of the segments of the log in hand, but not which log that is."""
+        begun = (
+            run_started(log_dirs=(A,), command="watch"),
+            dir_started(log_count=40, segment_count=0, bytes_total=0),
+        )
+        samples = [sampled(40 - second, (2, 1), **at(second)) for second in range(9)]
+        with shown(chromium, *begun, *samples, source="watch", monotonic_s=1008.0) as (served, tab):
+            assert [tab.text(f"#{name}") for name in ("logs", "segments", "bytes")] == ["8/40", DASH, DASH]
+            assert tab.text("#percent") == "20 %"
+            assert tab.text("#left").endswith("sleft")
+            rows = tab.value(
+                "[...document.querySelectorAll('#threads tr:not(.dir)')].map((row) => row.textContent)"
+            )
+            assert rows[1:] == [f"0{DASH}2", f"1{DASH}1"]
+            served.monotonic_s = 1010.0
+            tell(served, tab, sampled(30, (1, 1), **at(10)))
+            assert "logs/min" in tab.text("#rate-text")
 
     def test_the_worst_of_many_notices_is_at_the_top(self, chromium):
         remarks = [Remark(text=f"remark {i}", level="warning", **at(0)) for i in range(150)]
