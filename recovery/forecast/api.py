@@ -123,8 +123,10 @@ def _machine(sample: Sample) -> Machine:
     return Machine(
         cpu_count=len(os.sched_getaffinity(0)),
         slowness=sample.interpreter_s / REFERENCE_INTERPRETER_S,
+        machine_cpu_count=os.cpu_count() or 1,
         contention=sample.contention,
-        byte_s=sample.scan_s / read_bytes + sample.cached_s / max(sample.cached_bytes, 1),
+        running=sample.running,
+        byte_s=sample.scan_cpu_s / read_bytes + sample.cached_cpu_s / max(sample.cached_bytes, 1),
         disk_byte_s=sample.disk_s / max(sample.absent_bytes, 1),
         absent_share=sample.absent_bytes / read_bytes,
         byte_batches=sample.batch_count / read_bytes,

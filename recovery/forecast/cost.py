@@ -86,21 +86,33 @@ class Machine:
 
     Attributes:
         cpu_count: CPUs that this process may use.
+        machine_cpu_count: all CPUs.
         slowness: its time for a fixed loop, 1.0 for the machine of the constants.
-        contention: how much longer things take by the clock than on a CPU, because of others; at least 1.0.
-        byte_s: reading a byte that is in the page cache and checking it, by one thread of ours.
-        disk_byte_s: reading one that is not.
+        contention: how much longer that loop took by the clock than on a CPU, because of others; at least 1.0.
+        running: threads of others that want a CPU.
+        byte_s: reading a byte that is in the page cache and checking it, by one thread of ours, on a CPU.
+        disk_byte_s: reading one that is not, by the clock.
         absent_share: of the bytes, not in the page cache.
         byte_batches: batches in a byte.
     """
 
     cpu_count: int
+    machine_cpu_count: int
     slowness: float
     contention: float
+    running: float
     byte_s: float
     disk_byte_s: float
     absent_share: float
     byte_batches: float
+
+    def slowdown(self, threads: int) -> float:
+        """Return how much longer than alone *threads* take that want CPUs, too; at least 1.0.
+
+        Of many threads that want a CPU each gets the same share of them. A short loop may be luckier than that.
+        """
+        fair = (self.running + threads) / max(self.machine_cpu_count, threads)
+        return max(self.contention, fair, 1.0)
 
 
 class Span(NamedTuple):
@@ -116,7 +128,7 @@ def tool_seconds(dirs: Sequence[LogDirWork], machine: Machine, *, has_processes:
     Args:
         has_processes: whether each log dir has a process of its own, and so an interpreter.
     """
-    scale = machine.slowness * machine.contention
+    slowdown = machine.slowdown(sum(one.threads for one in dirs))
     python = [
         one.file_count * _TOOL_FILE_S
         + one.log_count * _TOOL_LOG_S
@@ -135,7 +147,8 @@ def tool_seconds(dirs: Sequence[LogDirWork], machine: Machine, *, has_processes:
     total_bytes = sum(one.size_bytes for one in dirs)
     scan_s = max(max(scans), total_bytes * machine.byte_s / machine.cpu_count)
     # While one thread waits for the disk, others are at work.
-    return scale * _TOOL_START_S + max(scale * python_s + scan_s, _disk_seconds(dirs, machine))
+    work_s = slowdown * (machine.slowness * python_s + scan_s)
+    return slowdown * machine.slowness * _TOOL_START_S + max(work_s, _disk_seconds(dirs, machine))
 
 
 def broker_seconds(dirs: Sequence[LogDirWork], machine: Machine) -> Span:
@@ -147,7 +160,8 @@ def broker_seconds(dirs: Sequence[LogDirWork], machine: Machine) -> Span:
     least_disk_s = disk_s / (_MOST_READ_AHEAD * len(dirs))
     low_s = max(machine.slowness * _load_seconds(dirs, machine, BROKER_LEAST, makespan), least_disk_s)
     most_s = _load_seconds(dirs, machine, BROKER_MOST, worst_makespan)
-    return Span(low_s, machine.slowness * machine.contention * most_s + 2 * disk_s)
+    slowdown = machine.slowdown(sum(one.threads for one in dirs))
+    return Span(low_s, machine.slowness * slowdown * most_s + 2 * disk_s)
 
 
 def _load_seconds(

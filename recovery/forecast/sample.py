@@ -7,6 +7,7 @@ is dropped from the cache again, and after each such read the disk is left alone
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -22,7 +23,7 @@ import numpy as np
 from native.segment_scan import SegmentScanner
 from recovery.forecast.survey import LogToRecover
 from recovery.load.forecast import SegmentToRecover
-from recovery.read.file_system import fill, open_unseen, read_at
+from recovery.read.file_system import fill, open_unseen, read_at, read_whole
 from recovery.read.page_cache import absent_bytes
 from recovery.read.windows import SLACK_BYTES, Window, batch_bytes, feed, thread_buffer
 from segfmt import byte_layout
@@ -43,28 +44,31 @@ class Sample:
         read_bytes: in whole batches.
         absent_bytes: of these, not in the page cache before.
         cached_bytes: of the pieces that were in it as a whole.
-        cached_s: reading these pieces.
-        disk_s: reading the others.
-        scan_s: checking all of it.
+        cached_cpu_s: reading these pieces, on a CPU.
+        disk_s: reading the others, by the clock.
+        scan_cpu_s: checking all of it, on a CPU.
+        seconds: all of that by the clock.
         interpreter_s: a fixed loop of Python, at best: how fast this machine is at what is not a kernel.
-        contention: how much longer things took by the clock than on a CPU, because of others; at least 1.0.
+        contention: how much longer that loop took by the clock than on a CPU, because of others; at least 1.0.
+        running: threads on this machine that wanted a CPU meanwhile, besides this one; the mean.
     """
 
     read_bytes: int = 0
     batch_count: int = 0
     absent_bytes: int = 0
     cached_bytes: int = 0
-    cached_s: float = 0.0
+    cached_cpu_s: float = 0.0
     disk_s: float = 0.0
-    scan_s: float = 0.0
+    scan_cpu_s: float = 0.0
+    seconds: float = 0.0
     interpreter_s: float = 0.0
     contention: float = 1.0
+    running: float = 0.0
 
     @property
     def bytes_per_second(self) -> float | None:
         """What one thread reads and checks in a second; None if nothing was read."""
-        seconds = self.cached_s + self.disk_s + self.scan_s
-        return self.read_bytes / seconds if self.read_bytes else None
+        return self.read_bytes / self.seconds if self.read_bytes else None
 
 
 class _Piece(NamedTuple):
@@ -79,7 +83,9 @@ class _Reading(NamedTuple):
     batch_count: int
     absent_bytes: int
     read_s: float
+    read_cpu_s: float
     scan_s: float
+    scan_cpu_s: float
 
 
 def take_sample(logs: Sequence[LogToRecover], *, most_bytes: int, seed: int) -> Sample:
@@ -90,8 +96,10 @@ def take_sample(logs: Sequence[LogToRecover], *, most_bytes: int, seed: int) -> 
         seed: of the choice.
     """
     readings = []
-    interpreter_s, contention = _interpreter_speed()
+    running: list[int] = []
+    interpreter_s, contention = _interpreter_speed(running)
     for piece in _pieces(logs, most_bytes, random.Random(seed)):
+        running.append(_running_threads())
         with suppress(OSError):
             reading = _read(piece)
             if not reading.batch_count and piece.position:  # its index was wrong
@@ -105,11 +113,13 @@ def take_sample(logs: Sequence[LogToRecover], *, most_bytes: int, seed: int) -> 
         batch_count=sum(one.batch_count for one in readings),
         absent_bytes=sum(one.absent_bytes for one in readings),
         cached_bytes=sum(one.read_bytes for one in readings if not one.absent_bytes),
-        cached_s=sum(one.read_s for one in readings if not one.absent_bytes),
+        cached_cpu_s=sum(one.read_cpu_s for one in readings if not one.absent_bytes),
         disk_s=sum(one.read_s for one in readings if one.absent_bytes),
-        scan_s=sum(one.scan_s for one in readings),
+        scan_cpu_s=sum(one.scan_cpu_s for one in readings),
+        seconds=sum(one.read_s + one.scan_s for one in readings),
         interpreter_s=interpreter_s,
         contention=contention,
+        running=sum(running) / len(running),
     )
 
 
@@ -171,7 +181,7 @@ def _read(piece: _Piece) -> _Reading:
         size_bytes = min(segment.size_bytes, os.fstat(descriptor).st_size)
         end = min(start + piece.size_bytes, size_bytes)
         absent = absent_bytes(descriptor, start, end) if start < end else 0
-        started_s = time.perf_counter()
+        started_s, started_cpu_s = time.perf_counter(), time.thread_time()
         head = os.pread(descriptor, byte_layout.LOG_OVERHEAD_BYTES, start)
         if len(head) == byte_layout.LOG_OVERHEAD_BYTES and batch_bytes(head) <= _MOST_BATCH_BYTES:
             end = min(max(end, start + batch_bytes(head)), size_bytes)
@@ -179,26 +189,34 @@ def _read(piece: _Piece) -> _Reading:
             os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_WILLNEED)
         memory = thread_buffer().memory(max(end - start, 0))
         count = fill(memory[SLACK_BYTES:].data, descriptor, start)
-        read_s = time.perf_counter() - started_s
+        read_s, read_cpu_s = time.perf_counter() - started_s, time.thread_time() - started_cpu_s
         if absent:
             os.posix_fadvise(descriptor, start, count, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
     scanner = SegmentScanner(base_offset=segment.base_offset, size_bytes=start + count, start_position=start)
     window = Window(start, memory[: SLACK_BYTES + count], SLACK_BYTES)
-    started_s = time.perf_counter()
+    started_s, started_cpu_s = time.perf_counter(), time.thread_time()
     while not scanner.finished:
         feed(scanner, window)
     scan = scanner.result()
-    scan_s = time.perf_counter() - started_s
+    scan_s, scan_cpu_s = time.perf_counter() - started_s, time.thread_time() - started_cpu_s
     read_bytes = scan.valid_bytes - start
-    return _Reading(read_bytes, scan.batch_count, min(absent, read_bytes), read_s, scan_s)
+    absent = min(absent, read_bytes)
+    return _Reading(read_bytes, scan.batch_count, absent, read_s, read_cpu_s, scan_s, scan_cpu_s)
 
 
-def _interpreter_speed() -> tuple[float, float]:
-    """Return how long a fixed loop of Python takes here at best, and by how much others make it longer."""
+def _interpreter_speed(running: list[int]) -> tuple[float, float]:
+    """Return how long a fixed loop of Python takes here at best, and by how much others make it longer.
+
+    Args:
+        running: gets the number of other threads that wanted a CPU, each time.
+    """
     started_s, started_cpu_s = time.perf_counter(), time.thread_time()
-    best_s = min(_interpreter_round() for _ in range(_INTERPRETER_ROUNDS))
+    best_s = math.inf
+    for _ in range(_INTERPRETER_ROUNDS):
+        best_s = min(best_s, _interpreter_round())
+        running.append(_running_threads())
     cpu_s = time.thread_time() - started_cpu_s
     return best_s, max((time.perf_counter() - started_s) / cpu_s, 1.0) if cpu_s else 1.0
 
@@ -209,3 +227,11 @@ def _interpreter_round() -> float:
     for number in range(_INTERPRETER_LOOPS):
         found[str(number & 255)] = number
     return time.perf_counter() - started_s
+
+
+def _running_threads() -> int:
+    """Return how many threads of the machine want a CPU now, besides this one; 0 if that is not known."""
+    try:
+        return max(int(read_whole("/proc/loadavg").split()[3].partition(b"/")[0]) - 1, 0)
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import SegmentToRecover, segments_recovered, segments_recovered_by_reading
 from recovery.load.model import LogSettings, PartitionTask
+from recovery.load.preflight import problems_of
 from recovery.load.release import Release
 from recovery.logdir.duplicates import refuse_duplicates
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
@@ -23,6 +24,9 @@ from recovery.read.file_system import open_file
 from recovery.read.partition_files import PartitionFiles
 from segfmt.errors import FormatError
 from segfmt.filenames import FileKind, file_kind
+
+_TELLING_KINDS = frozenset({FileKind.TXN_INDEX, FileKind.SWAP, FileKind.CLEANED})
+"""Files in which it stands, and not in names alone, what a load recovers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +127,10 @@ def survey_log_dirs(
 def _survey(
     inventory: LogDirInventory, *, is_live: bool, known_problems: Iterable[Problem], lock_error: str | None
 ) -> LogDirSurvey:
-    problems = [*known_problems, *inventory.all_problems]
-    logs = []
+    logs, tasks = [], []
     for task in inventory.tasks:
-        segments, refusals = _segments_of(task)
-        problems += [replace(problem, file=f"{task.folder}/{problem.file}") for problem in refusals]
+        segments, problems = _look_into(task)
+        tasks.append(replace(task, problems=tuple(problems)))
         if segments:
             folder = os.path.join(inventory.log_dir, task.folder)
             logs.append(LogToRecover(folder=folder, topic=task.topic_partition.topic, segments=segments))
@@ -138,7 +141,7 @@ def _survey(
         log_count=inventory.log_count,
         file_count=sum(len(task.files) for task in inventory.tasks),
         logs=tuple(logs),
-        problems=tuple(map(str, problems)),
+        problems=tuple(map(str, (*known_problems, *replace(inventory, tasks=tuple(tasks)).all_problems))),
         notes=tuple(map(str, inventory.notes)),
         error=_unlisted(inventory) or lock_error,
     )
@@ -157,23 +160,25 @@ def _unlisted(inventory: LogDirInventory) -> str | None:
     return f"{folders[0]}{others}: may not be listed by this user. Remedy: run this as the broker's user, or as root"
 
 
-def _segments_of(task: PartitionTask) -> tuple[tuple[SegmentToRecover, ...], tuple[Problem, ...]]:
-    """Return what a load of *task* recovers, and what its small files show that stops a broker."""
-    refusals: tuple[Problem, ...] = ()
-    segments = segments_recovered(task)
-    if any(file_kind(name) in (FileKind.TXN_INDEX, FileKind.SWAP, FileKind.CLEANED) for name in task.files):
-        files = PartitionFiles(os.path.join(task.log_dir, task.folder), task.settings)
-        try:
+def _look_into(task: PartitionTask) -> tuple[tuple[SegmentToRecover, ...], list[Problem]]:
+    """Return what a load of *task* recovers, and what keeps a broker from loading it, without reading a `.log`."""
+    files = PartitionFiles(os.path.join(task.log_dir, task.folder), task.settings)
+    segments, problems = segments_recovered(task), list(task.problems)
+    try:
+        with suppress(OSError):  # gone meanwhile
+            problems = list(problems_of(task, files))
+        if any(file_kind(name) in _TELLING_KINDS for name in task.files):
             segments = segments_recovered_by_reading(task, files)
-        except PartitionRefusedError as refusal:
-            refusals = refusal.problems
-        except (OSError, FormatError):
-            pass  # gone, or changed meanwhile: the names have to do
-        finally:
-            files.close()
+    except PartitionRefusedError as refusal:
+        known = {problem.file for problem in problems}
+        problems += [problem for problem in refusal.problems if problem.file not in known]
+    except (OSError, FormatError):
+        pass  # gone, or changed meanwhile: the names have to do
+    finally:
+        files.close()
     if task.settings.preallocate and segments:
         segments[-1] = _without_hole(task, segments[-1])
-    return tuple(segments), refusals
+    return tuple(segments), problems
 
 
 def _without_hole(task: PartitionTask, segment: SegmentToRecover) -> SegmentToRecover:

@@ -20,6 +20,8 @@ from recovery.forecast.cost import (
 )
 
 MACHINE = Machine(
+    machine_cpu_count=8,
+    running=0.0,
     cpu_count=8,
     slowness=1.0,
     contention=1.0,
@@ -93,14 +95,14 @@ def test_a_broker_reads_twice_what_has_no_index() -> None:
     assert tool(twice) == tool(once)
 
 
-@pytest.mark.parametrize("key", ["slowness", "contention", "absent_share"])
+@pytest.mark.parametrize("key", ["slowness", "contention", "running", "absent_share"])
 def test_what_slows_a_machine_down(key: str) -> None:
     cold = replace(MACHINE, disk_byte_s=1e-8)
-    slow = replace(cold, **{key: 1.0 if key == "absent_share" else 4.0})
+    slow = replace(cold, **{key: {"absent_share": 1.0, "running": 16.0}.get(key, 4.0)})
     dirs = [work(*[(4, GIB)] * 8)]
     assert tool(*dirs, machine=slow) > tool(*dirs, machine=cold)
     assert broker_seconds(dirs, slow).high_s > broker_seconds(dirs, cold).high_s
-    if key != "contention":  # others may go away meanwhile
+    if key not in ("contention", "running"):  # others may go away meanwhile
         assert broker_seconds(dirs, slow).low_s > broker_seconds(dirs, cold).low_s
 
 
@@ -110,3 +112,11 @@ def test_low_is_not_above_high(logs: list[tuple[int, int]], threads: int) -> Non
         span = broker_seconds([work(*logs, threads=threads), work()], machine)
         assert 0 < span.low_s <= span.high_s
         assert tool(work(*logs, threads=threads), machine=machine) > 0
+
+
+def test_threads_share_the_cpus_with_others() -> None:
+    assert MACHINE.slowdown(4) == 1.0
+    assert replace(MACHINE, running=4.0).slowdown(4) == 1.0
+    assert replace(MACHINE, running=20.0).slowdown(4) == 3.0
+    assert replace(MACHINE, running=20.0).slowdown(20) == 2.0
+    assert replace(MACHINE, contention=5.0, running=20.0).slowdown(4) == 5.0

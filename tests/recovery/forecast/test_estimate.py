@@ -288,13 +288,23 @@ def test_a_log_dir_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_would_keep_a_broker_from_starting_comes_first(tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)
-    (sample.log_dirs[0] / "lost+found").mkdir()
-    (sample.log_dirs[0] / "codec-none-0" / f"{99:020}.txnindex").write_bytes(b"\x7f" + bytes(33))
+    first = sample.log_dirs[0]
+    (first / "lost+found").mkdir()
+    (first / "codec-none-0" / f"{99:020}.txnindex").write_bytes(b"\x7f" + bytes(33))
+    (first / "late-0" / "foo.snapshot").touch()
+    (first / "own-index-0" / "partition.metadata").write_bytes(b"")
     report = estimate(sample)
-    text = report.to_text().splitlines()
-    assert text[0].startswith(f"PROBLEM {sample.log_dirs[0]}: lost+found")
-    assert any("txnindex" in line for line in text[1:3])
-    assert report.log_dirs[0].problems
+    problems = report.log_dirs[0].problems
+    files = (
+        "lost+found",
+        f"codec-none-0/{99:020}.txnindex",
+        "late-0/foo.snapshot",
+        "own-index-0/partition.metadata",
+    )
+    assert sorted(problem.partition(":")[0].partition(" ")[0] for problem in problems) == sorted(files)
+    assert all("Remedy: " in problem for problem in problems)
+    assert report.to_text().splitlines()[0] == f"PROBLEM {first}: {problems[0]}"
+    assert report.exit_code == 0
 
 
 def test_a_partition_in_two_folders(tmp_path: Path) -> None:
