@@ -1,7 +1,7 @@
 """A broker that recovers, `watch` beside it, and what its own gauges show at the same time.
 
     python -m tests.brokers.watched_broker 4.3.1 INTO [--bytes 600MB] [--partitions 40] [--segments 5]
-        [--batch-bytes 170] [--threads 2] [--without-dirs] [--keep]
+        [--batch-bytes 170] [--threads 2] [--without-dirs] [--keep] [--cpus 0.5]
 
 makes log dirs of a killed broker of that version below INTO, lets it recover them, and prints how far `watch`, by its
 log, is from the truth: remaining logs as by JMX at that moment, bytes left in segments a thread, the ETA from a tenth
@@ -15,7 +15,8 @@ import bisect
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -138,6 +139,26 @@ class _Times:
             self.ended_ms = event.now_ms
 
 
+@contextmanager
+def _steady_cpu(pid: int, cpus: float | None) -> Iterator[None]:
+    """Give a process so much of the CPUs, and always, whatever else this machine does; needs root and cgroups (v1)."""
+    if cpus is None:
+        yield
+        return
+    group = Path(f"/sys/fs/cgroup/cpu/watched-{pid}")
+    group.mkdir()
+    (group / "cpu.shares").write_text("262144")
+    (group / "cpu.cfs_period_us").write_text("20000")
+    (group / "cpu.cfs_quota_us").write_text(str(round(20000 * cpus)))
+    (group / "cgroup.procs").write_text(str(pid))
+    try:
+        yield
+    finally:
+        (group / "cpu.cfs_quota_us").write_text("-1")
+        (group.parent / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
 def watch_recovery(
     log_dirs: Sequence[Path],
     version: str,
@@ -145,9 +166,15 @@ def watch_recovery(
     work_dir: Path,
     threads: int = 2,
     with_dirs: bool = True,
+    cpus: float | None = None,
     wait_seconds: float = _LONGEST_S,
 ) -> WatchedRecovery:
-    """Let a broker recover *log_dirs*, watch it by its log, and return what was seen of both."""
+    """Let a broker recover *log_dirs*, watch it by its log, and return what was seen of both.
+
+    Args:
+        with_dirs: whether `watch` knows the log dirs.
+        cpus: how much of the CPUs the broker has; None: as much as it gets.
+    """
     file = work_dir / "gauges.tsv"
     times, gauges, stop = _Times(), Gauges(), StopRequest()
     reports: list[WatchReport] = []
@@ -167,17 +194,18 @@ def watch_recovery(
         java_agents=[recorder_agent(file)],
     ) as broker:
         broker.launch()
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        samples = []
-        deadline_s = time.monotonic() + wait_seconds
-        while watcher.is_alive() and time.monotonic() < deadline_s:
-            values = gauges.values(time.monotonic())
-            if values.state == "recovering":
-                samples.append(Sample(now_ms=time.time_ns() // 1_000_000, values=values))
-            time.sleep(SAMPLE_S)
-        stop.request(15)
-        watcher.join()
+        with _steady_cpu(broker.pid, cpus):
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            samples = []
+            deadline_s = time.monotonic() + wait_seconds
+            while watcher.is_alive() and time.monotonic() < deadline_s:
+                values = gauges.values(time.monotonic())
+                if values.state == "recovering":
+                    samples.append(Sample(now_ms=time.time_ns() // 1_000_000, values=values))
+                time.sleep(SAMPLE_S)
+            stop.request(15)
+            watcher.join()
         broker.wait_for("Loaded ", wait_seconds=wait_seconds)
         time.sleep(1)
     sizes = [path.stat().st_size for log_dir in log_dirs for path in log_dir.glob(f"{TOPIC}-*/*.log")]
@@ -222,6 +250,7 @@ def main() -> None:
     parser.add_argument("--segments", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--without-dirs", action="store_true")
+    parser.add_argument("--cpus", type=float)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--series", type=Path, help="write time left and ETA of each sample to this file")
     arguments = parser.parse_args()
@@ -240,6 +269,7 @@ def main() -> None:
             work_dir=arguments.into / "work",
             threads=arguments.threads,
             with_dirs=not arguments.without_dirs,
+            cpus=arguments.cpus,
         )
         print(f"{arguments.version}, {shape}: {summary(run)}")
         if arguments.series:

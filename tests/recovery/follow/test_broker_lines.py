@@ -111,14 +111,14 @@ LINES = {
         text=f"Found invalid messages in log segment {A}/t.x-1/00000000000000000020.log at byte offset 123",
         position=123,
     ),
-    f"[LogLoader partition=t.x-1, dir={A}] Found an orphaned index file x.index, with no": Trouble(
+    f"[LogLoader partition=t.x-1, dir={A}] Found an orphaned index file x.index": Trouble(
         level="warning",
-        text="Found an orphaned index file x.index, with no",
+        text="Found an orphaned index file x.index",
         log_dir=A,
         partition="t.x-1",
     ),
     f"Completed load of Log(dir={A}/t.x-1.0123456789abcdef-stray, topicId=oLO3hrDgRiqCYk6UbBSLyQ, topic=t.x, "
-    f"partition=1, {LOG} with 5 segments, local-log-start-offset 3 and log-end-offset 77 in 41ms (2/9 completed in {A})": LogLoaded(
+    f"partition=1, {LOG} with 5 segments, local-log-start-offset 3 in 41ms (2/9 completed in {A})": LogLoaded(
         **{name: getattr(LOADED, name) for name in LOADED.__slots__ if name not in ("folder",)},
         folder="t.x-1.0123456789abcdef-stray",
     ),
