@@ -97,6 +97,7 @@ class _LogDir:
 
     Attributes:
         logs: by partition; two where a folder about to be deleted or a stray has the name of another.
+        told_count: logs that a line says are loaded; *earlier_count*: those loaded before the first such line.
         has_segments: whether the segments to recover are known.
         is_partial: whether some of its logs were done before the first line.
     """
@@ -105,7 +106,8 @@ class _LogDir:
     began_ms: int
     is_clean: bool = False
     log_count: int = 0
-    finished_count: int = 0
+    told_count: int = 0
+    earlier_count: int = 0
     said_segments: int = 0
     said_bytes: int = 0
     has_segments: bool = False
@@ -342,7 +344,7 @@ class BrokerLoad:
             )
         log.is_done = True
         log_dir.threads[log.thread_num or 0] = None
-        log_dir.finished_count = max(log_dir.finished_count + 1, said.finished_count)
+        log_dir.told_count += 1
         yield PartitionFinished(
             log_dir=said.log_dir,
             partition=said.folder if said.folder == log.folder else log.folder,
@@ -358,17 +360,21 @@ class BrokerLoad:
             log_count=said.log_count,
             reason="the broker could not load it; its log says why" if said.is_failed else "",
         )
-        if log_dir.finished_count >= log_dir.log_count:
+        if log_dir.told_count + log_dir.earlier_count >= log_dir.log_count:
             yield from self._finish_dir(log_dir)
 
     def _correct(self, log_dir: _LogDir, said: LogLoaded, log: _Log) -> Iterator[Event]:
         """Correct the figures of a dir by what the broker says of its logs."""
-        unseen = said.finished_count - 1 - log_dir.finished_count
         is_wrong = said.log_count != log_dir.log_count
-        if log_dir.is_partial and unseen > 0:
+        if (
+            not log_dir.told_count or said.finished_count <= log_dir.earlier_count
+        ):  # lines of two threads may overtake
+            log_dir.earlier_count = max(said.finished_count - 1, 0)
+        if log_dir.is_partial and log_dir.earlier_count and not log_dir.told_count:
             # Kafka takes the logs in the order of the folder, as we have listed them.
             waiting = (log for known in log_dir.logs.values() for log in known)
-            done = [other for other in waiting if other is not log and other.thread_num is None][:unseen]
+            done = [other for other in waiting if other is not log and other.thread_num is None]
+            done = done[: log_dir.earlier_count]
             for other in done:
                 other.is_done = True
                 other.sizes_bytes, other.count = {}, 0

@@ -65,6 +65,7 @@ class LogDirProgress:
     had_clean_shutdown: bool | None = False
     log_count: int = 0
     finished_logs: int = 0
+    earlier_logs: int | None = None
     segment_count: int = 0
     finished_segments: int = 0
     bytes_total: int = 0
@@ -140,8 +141,12 @@ class LogDirProgress:
         if self.threads.get(event.thread_num) in (None, event.partition):
             self.remaining_segments[event.thread_num] = 0
             self.threads.pop(event.thread_num, None)
-        # More were done before, if a broker is watched from the middle of its load.
-        self.finished_logs = max(self.finished_logs + 1, event.finished_count)
+        # Some were done before, if a broker is watched from the middle of its load; its threads' lines may overtake.
+        earlier_logs = max(event.finished_count - 1, 0)
+        if self.earlier_logs is not None:
+            earlier_logs = min(earlier_logs, self.earlier_logs)
+        self.finished_logs += 1 + earlier_logs - (self.earlier_logs or 0)
+        self.earlier_logs = earlier_logs
         self.partitions[status] = self.partitions.get(status, 0) + 1
         self.work.add(LOG_WORK_BYTES, event.monotonic_s)
 

@@ -141,6 +141,7 @@ def test_a_broker_that_is_killed_ends_the_pipe(newest: Broker) -> None:
     newest.kill()
     assert "ended before the recovery was over" in watch.communicate(timeout=60)[1]
     tail.wait()
+    tail.stdout.close()
     assert watch.returncode == 4
 
 

@@ -334,6 +334,17 @@ class TestByTheLogAlone:
         (values,) = figures(events).log_dirs
         assert (values.log_count, values.finished_logs, values.remaining_logs) == (9, 7, 2)
 
+    def test_lines_of_two_threads_overtake_each_other(self) -> None:
+        """A broker counts, and prints afterwards; and i/N of the first line says what was done before it."""
+        lines = [began("/d"), listed("/d"), *(loaded("/d", f"t-{number}", number) for number in (2, 1, 4))]
+        assert figures(told(lines)).log_dirs[0].remaining_logs == 1
+        assert of(LogDirFinished, told([*lines, loaded("/d", "t-3", 3)])) == [
+            LogDirFinished(log_dir="/d", duration_ms=4000)
+        ]
+        from_the_middle = [loaded("/d", f"t-{number}", number, 9) for number in (6, 5, 8)]
+        assert figures(told(from_the_middle)).log_dirs[0].finished_logs == 7
+        assert figures(told([*from_the_middle, loaded("/d", "t-7", 7, 9)])).log_dirs[0].finished_logs == 8
+
     def test_a_clean_start(self) -> None:
         skipped = "Skipping recovery of 1 logs from /d since clean shutdown file was found"
         events = told([began("/d"), skipped, touched("/d", "t-0"), loaded("/d", "t-0", 1, 1), END])
