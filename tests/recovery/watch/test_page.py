@@ -16,6 +16,7 @@ from recovery.watch.http.page import page
 from tests.recovery.watch.test_http import serving
 from tests.runs.event_streams import (
     A,
+    B,
     at,
     dir_started,
     log_started,
@@ -214,6 +215,10 @@ class TestInABrowser:
             assert tab.text("#logs") == "0/2"
             assert [tab.text(f"#{name}") for name in ("bytes", "cut", "trouble")] == [DASH] * 3
             assert tab.texts("#dir-rows td.bytes") == [DASH, DASH]
+
+    def test_a_cordoned_log_dir(self, chromium):
+        with shown(chromium, run_started(cordoned_log_dirs=(B,)), dir_started(), dir_started(B)) as (_, tab):
+            assert tab.texts("#dir-rows th") == [A, f"{B} cordoned"]
 
     def test_the_gauges_of_a_broker(self, chromium):
         """They tell of logs, and of the segments of the log in hand, but not which log that is."""
