@@ -25,7 +25,17 @@ settings.load_profile("suites")
 """How long an example takes is a matter of the machine, and of what else it does: no test fails by that."""
 
 _NEEDS_JAVA = ("java", "broker")
-_NOT_QUICK = (*_NEEDS_JAVA, "s3", "spark", "every_spark", "oldest_spark", "browser", "prometheus", "install", "long")
+_NOT_QUICK = (
+    *_NEEDS_JAVA,
+    "s3",
+    "spark",
+    "every_spark",
+    "oldest_spark",
+    "browser",
+    "prometheus",
+    "install",
+    "long",
+)
 
 
 @pytest.fixture(scope="session")

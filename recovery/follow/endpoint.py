@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import codecs
 import http.client
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -195,4 +196,8 @@ def _why(error: object) -> str:
         return f"no answer within {ANSWER_S:.0f} s"
     if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
         return "what answers there does not speak HTTP"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted: {error.verify_message}; SSL_CERT_FILE may name a bundle of CAs"
+        )
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

@@ -66,9 +66,8 @@ def view(values: GaugeValues, width: int, height: int) -> RenderableType:
         _add(table, _sum_row(values), width)
     parts.append(table)
     if 2 * len(log_dirs) + _HEADINGS_AND_TOTALS <= height:
-        parts.extend(
-            _threads(name, log_dir) for name, log_dir in zip(names, log_dirs, strict=True) if log_dir.threads
-        )
+        of_threads = (_threads(name, log_dir) for name, log_dir in zip(names, log_dirs, strict=True))
+        parts.extend(filter(None, of_threads))
     if losses := _losses(values.log_dirs, "to cut: " if values.dry_run else "cut "):
         parts.append(losses)
     return Group(*parts)
@@ -144,7 +143,7 @@ def _add(table: Table, row: _Row, width: int) -> None:
     if width >= BYTES_MIN_WIDTH:
         cells.append(Text(_bytes_of(row.done_bytes, row.bytes_total)))
     if width >= RATE_MIN_WIDTH:
-        cells.append(Text("-" if row.has_ended else rate_text(row.bytes_per_second)))
+        cells.append(Text(rate_text(row.bytes_per_second) if row.bytes_total and not row.has_ended else "-"))
     table.add_row(*cells, row.left)
 
 
@@ -201,14 +200,19 @@ def _eta(eta_seconds: float | None) -> Text:
     return Text("-", style="dim") if eta_seconds is None else Text(duration_text(eta_seconds))
 
 
-def _threads(name: str, values: LogDirValues) -> Text:
-    """Return what the threads of a dir are working on; a line that is too long ends at the edge of the screen."""
+def _threads(name: str, values: LogDirValues) -> Text | None:
+    """Return what the threads of a dir are working on; a line that is too long ends at the edge of the screen.
+
+    A broker that is watched by its gauges tells segments and no logs, one that is watched by its log often the reverse.
+    """
+    left = {thread_num: count for thread_num, count in enumerate(values.remaining_segments) if count}
     text = Text(name, style="dim", no_wrap=True, overflow="ellipsis")
-    for thread_num, partition in sorted(values.threads.items()):
-        text.append(f"  {thread_num}: {printable(partition)}")
-        if values.remaining_segments and (remaining := values.remaining_segments[thread_num]):
-            text.append(f", {_counted(remaining, 'segment')} left")
-    return text
+    busy = sorted(left.keys() | values.threads.keys())
+    for thread_num in busy:
+        parts = [printable(values.threads[thread_num])] if thread_num in values.threads else []
+        parts += [f"{_counted(left[thread_num], 'segment')} left"] if thread_num in left else []
+        text.append(f"  {thread_num}: {', '.join(parts)}")
+    return text if busy else None
 
 
 def _losses(log_dirs: Sequence[LogDirValues], verb: str) -> Text | None:

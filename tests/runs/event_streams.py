@@ -136,7 +136,7 @@ def watching() -> list[Event]:
     samples = [sampled(10 - second, (2, 1), **at(second)) for second in range(8)]
     return [
         run_started(log_dirs=(A,), command="watch"),
-        dir_started(log_count=10, segment_count=0, bytes_total=0),
+        dir_started(had_clean_shutdown=None, log_count=10, segment_count=0, bytes_total=0),
         *samples,
         SourceLost(text="server.log: there is no such file any more", **at(9)),
         sampled(0, (0, 0), **at(10)),

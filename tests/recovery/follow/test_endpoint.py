@@ -90,6 +90,13 @@ def test_a_page_of_metrics(path: str) -> None:
         assert seen == [(asked, None)]
 
 
+def test_proxies_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with serving({"/metrics": PAGE}) as (host, _):
+        assert endpoint_of(f"http://{host}").read().recovering
+
+
 @pytest.mark.parametrize("base", ["/jolokia", "/jolokia/", "/actuator/jolokia"])
 def test_jolokia(base: str) -> None:
     reads = base.rstrip("/") + "/read/"
@@ -97,6 +104,7 @@ def test_jolokia(base: str) -> None:
         {
             f"{reads}kafka.log:type=LogManager,*": LOG_MANAGER,
             f"{reads}kafka.server:type=KafkaServer,name=BrokerState": STATE,
+            f"{reads}java.lang:type=Runtime/StartTime": b'{"status":500,"error":"not supported"}',
         }
     ) as (host, seen):
         reading = endpoint_of(f"http://{host}{base}").read()

@@ -163,6 +163,7 @@ def test_a_broker_that_shows_no_state_is_given_time() -> None:
     events(*[broker(state=None)] * (seconds - 1), load=load)
     assert told(events(broker(4, 4, state=None), load=load))[0] == RunStarted
     assert len(events(*[Reading()] * 100)) == 1  # no log dirs: the JVM has just been started
+    assert len(events(*[own("listing")] * 100)) == 1
 
 
 def test_a_log_dir_that_goes_offline() -> None:

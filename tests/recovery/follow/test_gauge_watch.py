@@ -24,7 +24,7 @@ from recovery.watch.http.status import health
 from tests.recovery.follow.test_endpoint import Answers, serving
 from tests.runs.command import assert_one_line, run
 
-_WAIT_S = 20.0
+_WAIT_S = 60.0
 
 
 def page(logs: int | None, *, state: int = 1, started_s: float = 1.0) -> bytes:
@@ -133,6 +133,7 @@ def test_a_broker_that_is_started_again() -> None:
         answers["/metrics"] = page(None, started_s=60.0, state=3)
         report = watching.end()
     assert (report.exit_code, report.restarts) == (0, 1)
+    assert sum("is back" in event.text for event in watching.events if isinstance(event, Remark)) == 1
 
 
 def test_for_ever() -> None:

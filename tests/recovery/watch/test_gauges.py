@@ -479,3 +479,4 @@ class TestSamples:
         assert (values.remaining_bytes, values.scanned_bytes, values.recovered_bytes) == (700, 300, 60)
         assert (values.finished_segments, values.truncated_bytes, values.truncated_batches) == (1, 7, 1)
         assert values.bytes_per_second == 100  # what was scanned before it was watched does not count
+        assert after(*STARTED, *stream).values().bytes_per_second == 100

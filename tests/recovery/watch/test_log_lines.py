@@ -17,6 +17,7 @@ from recovery.watch.events import (
     IndexFileProblem,
     LogDirHandedOver,
     LogDirOffline,
+    LogDirSampled,
     Remark,
     RunFinished,
     SegmentsDeleted,
@@ -42,6 +43,7 @@ from tests.runs.event_streams import (
     run_started,
     scanned,
     segment_started,
+    watching,
 )
 
 LOADER = "[LogLoader partition=t-0, dir=/data/a] "
@@ -308,6 +310,16 @@ class TestLogLines:
         assert len(printed) == 3
         assert "\x1b" not in "".join(printed)
 
+    def test_a_broker_that_is_watched_by_its_gauges(self):
+        printed = [line.partition("] ")[2] for line in self.printed(*watching())]
+        assert printed == [
+            f"INFO Loading logs from log dirs ArrayBuffer({A})",
+            f"INFO 10 logs left to load in {A}",
+            "ERROR server.log: there is no such file any more",
+            "INFO 10/10 logs",
+            "INFO Loaded 10 logs in 10000ms exit_code=0",
+        ]
+
     def test_words_without_an_event(self):
         out = io.StringIO()
         LogLines(out, Gauges()).say("Serving metrics at 100 %s", "warning")
@@ -337,9 +349,9 @@ class TestJsonLines:
         return [json.loads(line) for line in out.getvalue().splitlines()]
 
     def test_each_event_is_an_object_with_its_fields(self):
-        stream = [*one_of_each(), *checking()]
+        stream = [*one_of_each(), *checking(), *watching()]
         printed = [line for line in self.printed(*stream) if line["event"] != "Progress"]
-        expected = [event for event in stream if not isinstance(event, BytesScanned)]
+        expected = [event for event in stream if not isinstance(event, (BytesScanned, LogDirSampled))]
         for line, event in zip(printed, expected, strict=True):
             fields = json.loads(json.dumps(dataclasses.asdict(event)))
             del fields["monotonic_s"]

@@ -40,6 +40,7 @@ from tests.runs.event_streams import (
     run_started,
     scanned,
     segment_recovered,
+    watching,
 )
 
 
@@ -74,6 +75,21 @@ def test_one_dir_in_the_middle_of_its_work():
         "/data/a 50 % 0/40 1/80 200 MiB of 400 MiB 10.0 MiB/s 52s",
         "/data/a 0: orders-3, 2 segments left 1: payments-0, 1 segment left",
     ]
+
+
+def test_a_broker_that_is_watched_by_its_gauges_tells_segments_and_no_logs():
+    assert squeezed(picture(*watching()[:8], monotonic_s=1005.0)) == [
+        "Recovering 1 log dir, 5s so far",
+        "log dir logs segments bytes rate left",
+        "/data/a 50 % 5/10 0/0 - - 5s",
+        "/data/a 0: 2 segments left 1: 1 segment left",
+    ]
+
+
+def test_a_broker_that_is_watched_by_its_log_may_tell_logs_and_no_segments():
+    stream = [run_started(log_dirs=(A,), command="watch", threads_per_dir=0), dir_started()]
+    stream += [log_started(), log_started("t-1", thread_num=1, unflushed_segment_count=None)]
+    assert squeezed(picture(*stream))[-1] == "/data/a 0: t-0, 3 segments left 1: t-1"
 
 
 def test_several_dirs_have_a_line_each_and_one_for_all():
