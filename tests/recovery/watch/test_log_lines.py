@@ -316,7 +316,6 @@ class TestLogLines:
             f"INFO Loading logs from log dirs ArrayBuffer({A})",
             f"INFO 10 logs left to load in {A}",
             "ERROR server.log: there is no such file any more",
-            "INFO 10/10 logs",
             "INFO Loaded 10 logs in 10000ms exit_code=0",
         ]
 
