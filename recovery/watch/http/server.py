@@ -35,6 +35,8 @@ REQUEST_S = 5.0
 ANSWER_S = 30.0
 CLOSE_S = 2.0
 """How long a peer may take to send its request, to take the answer, and to close."""
+_BACKLOG = 1024
+"""Connections that wait to be accepted, in the kernel: beyond them a scraper that connects waits for a second."""
 _RECEIVE_BYTES = 16 << 10
 _PAUSE_S = 0.2
 
@@ -271,7 +273,7 @@ def _listen(host: str, port: int) -> socket.socket:
         family, *_, (ip, _, *scope) = infos[0]
         is_dual = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(
-            (ip, port, *scope), family=family, dualstack_ipv6=is_dual, backlog=MAX_CONNECTIONS
+            (ip, port, *scope), family=family, dualstack_ipv6=is_dual, backlog=_BACKLOG
         )
     except (OSError, UnicodeError) as error:
         raise UsageError(

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -388,6 +389,10 @@ class TestRequests:
         assert answer.count(b"HTTP/1.1 200") == 1
         assert b"Connection: close" in answer
 
+    def test_the_answer_is_not_lost_when_more_has_come_than_was_read(self, served):
+        answer = sent(served.port, GET + b"x" * (16 << 10))
+        assert status_of(answer) == 200
+
     def test_a_request_may_come_byte_by_byte(self, served):
         connection = connected(served.port)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -395,7 +400,20 @@ class TestRequests:
             connection.sendall(GET[i : i + 1])
         assert status_of(rest_of(connection)) == 200
 
-    def test_a_peer_may_close_its_half_after_a_whole_request_alone(self, served):
+    def test_head_has_no_body(self, served):
+        answer = sent(served.port, GET.replace(b"GET", b"HEAD"))
+        assert status_of(answer) == 200
+        assert answer.endswith(b"\r\n\r\n")
+
+    def test_a_head_is_too_long_in_pieces_as_well(self, served):
+        connection = connected(served.port)
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 16000)
+        time.sleep(0.2)
+        connection.sendall(b"x" * 4000 + b"\r\n\r\n")
+        assert status_of(rest_of(connection)) == 431
+
+    def test_a_peer_may_close_its_half_after_a_whole_request_alone(self, served, monkeypatch):
+        monkeypatch.setattr(server, "REQUEST_S", 600)
         for request, wanted in ((GET, 200), (GET[:-1], None)):
             connection = connected(served.port)
             connection.sendall(request)
@@ -461,6 +479,16 @@ class TestPeers:
             slow.close()
             assert status_of(sent(port, GET)) == 200
 
+    def test_one_that_takes_its_answer_slowly_gets_all_of_it(self, monkeypatch):
+        monkeypatch.setattr(server, "REQUEST_S", 0.2)
+        large = Answer(200, "text/plain", bytes(32 << 20))
+        with serve(lambda *_: large, 0, "127.0.0.1") as (_, port), connected(port) as slow:
+            slow.sendall(GET)
+            taken = len(slow.recv(1000))
+            time.sleep(0.5)
+            taken += len(rest_of(slow))
+        assert taken > 32 << 20
+
     def test_one_that_talks_on_after_its_answer_is_dropped(self, monkeypatch):
         monkeypatch.setattr(server, "CLOSE_S", 60)
         with serving() as served, connected(served.port) as connection:
@@ -478,8 +506,9 @@ class TestPeers:
                 connection.close()
         assert served.ask("/healthz")[0] == 200
 
-    def test_no_descriptor_is_left_for_a_while(self, served):
+    def test_no_descriptor_is_left_for_a_while(self, served, monkeypatch):
         """The peers are another process, so that the descriptors of this one are the server's."""
+        monkeypatch.setattr(server, "REQUEST_S", 600)  # the silent ones do not go by themselves
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         program = (
             "import socket, sys, urllib.request\n"
