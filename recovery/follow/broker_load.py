@@ -267,8 +267,11 @@ class BrokerLoad:
             yield from self._leave_out(log_dir, log, said.base_offset)
         if said.count is not None and not log_dir.has_segments:
             log.count = said.count
+        known_bytes = log.size_bytes
         if said.size_bytes is not None:
             log.sizes_bytes.setdefault(said.base_offset, said.size_bytes)
+        if log.thread_num is not None and log.size_bytes != known_bytes:
+            yield _started(log_dir, log, log.thread_num)
         yield from self._take_in_hand(log_dir, log)
         yield from self._finish_segment(log_dir, log)
         if said.base_offset in log.recovered:  # the segments were split, and recovery begins anew
@@ -296,13 +299,7 @@ class BrokerLoad:
     def _take_in_hand(self, log_dir: _LogDir, log: _Log) -> Iterator[Event]:
         if log.thread_num is None:
             log.thread_num = log_dir.take_thread(log.partition)
-            yield PartitionStarted(
-                log_dir=log_dir.log_dir,
-                partition=log.folder,
-                thread_num=log.thread_num,
-                unflushed_segment_count=None if log_dir.is_clean else log.count,
-                recover_bytes=log.size_bytes,
-            )
+            yield _started(log_dir, log, log.thread_num)
 
     def _finish_segment(self, log_dir: _LogDir, log: _Log) -> Iterator[Event]:
         """Count the segment in hand as recovered."""
@@ -426,6 +423,16 @@ class BrokerLoad:
         if log.valid_bytes is None and self._dirs is not None:
             log.valid_bytes = self._dirs.size_bytes(said.log_dir, log.folder, said.base_offset)
         yield from self._finish_segment(log_dir, log)
+
+
+def _started(log_dir: _LogDir, log: _Log, thread_num: int) -> PartitionStarted:
+    return PartitionStarted(
+        log_dir=log_dir.log_dir,
+        partition=log.folder,
+        thread_num=thread_num,
+        unflushed_segment_count=None if log_dir.is_clean else log.count,
+        recover_bytes=log.size_bytes,
+    )
 
 
 def _status(said: LogLoaded, log: _Log) -> PartitionStatus:

@@ -110,7 +110,7 @@ class LogDirStarted(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStarted(Timed):
-    """A thread takes a log.
+    """A thread takes a log. Of a broker that is watched it comes again when more is known of the log.
 
     Attributes:
         unflushed_segment_count: segments it will recover; None when the log is loaded without recovery.

@@ -96,6 +96,9 @@ class LogDirProgress:
     def start_log(self, event: PartitionStarted) -> None:
         """Kafka: LogLoader.recoverLog, where it puts numUnflushed for its thread."""
         self.threads[event.thread_num] = event.partition
+        if (log := self.logs.get(event.partition)) is not None:  # more is known of it by now
+            log.recover_bytes, log.segment_count = event.recover_bytes, event.unflushed_segment_count or 0
+            return
         self.logs[event.partition] = _Log(event.recover_bytes, event.unflushed_segment_count or 0)
         if event.unflushed_segment_count is not None:
             self.remaining_segments[event.thread_num] = event.unflushed_segment_count

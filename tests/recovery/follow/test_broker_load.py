@@ -319,12 +319,15 @@ class TestByTheLogAlone:
     def test_this_tool_says_sizes_itself(self) -> None:
         lines = [
             began("/d"),
-            f"{listed('/d', 1)} unflushed_segments=2 unflushed_bytes=300",
-            f"{segment('/d', 't-0', 0, '0/2')} size_bytes=100 thread=0",
-            f"{segment('/d', 't-0', 10, '1/2')} size_bytes=200 thread=0",
+            f"{listed('/d', 2)} unflushed_segments=4 unflushed_bytes=1000",
+            f"{segment('/d', 't-0', 0, '0/3')} size_bytes=100 thread=0",
+            f"{segment('/d', 't-0', 10, '1/3')} size_bytes=200 thread=0",
+            f"{segment('/d', 't-0', 20, '2/3')} size_bytes=300 thread=0",
         ]
         (values,) = figures(told(lines, threads=1)).log_dirs
-        assert (values.bytes_total, values.remaining_bytes, values.remaining_segments) == (300, 200, (1,))
+        assert (values.bytes_total, values.remaining_bytes, values.remaining_segments) == (1000, 700, (1,))
+        (values,) = figures(told([*lines, loaded("/d", "t-0", 1, 2)], threads=1)).log_dirs
+        assert (values.remaining_bytes, values.finished_segments) == (400, 3)
         end = "Interrupted; start the same command again to resume. exit_code=143"
         assert told([*lines, end])[-1] == RunFinished(exit_code=4)
 
