@@ -107,9 +107,8 @@ def survey_log_dirs(
             )
         except LogDirOfflineError as error:
             errors[log_dir] = str(error.error)
-    if not any(
-        is_live.values()
-    ):  # a broker has none, but for a moment, while it moves a log between its dirs
+    # A broker that runs has none, but for a moment, while it moves a log between its dirs.
+    if not any(is_live.values()):
         inventories = {one.log_dir: one for one in refuse_duplicates(inventories.values())}
     return [
         _survey(
