@@ -19,6 +19,7 @@ from tests.runs.event_streams import (
     B,
     at,
     dir_started,
+    log_finished,
     log_started,
     one_of_each,
     run_started,
@@ -215,6 +216,28 @@ class TestInABrowser:
             assert tab.text("#logs") == "0/2"
             assert [tab.text(f"#{name}") for name in ("bytes", "cut", "trouble")] == [DASH] * 3
             assert tab.texts("#dir-rows td.bytes") == [DASH, DASH]
+
+    def test_large_figures_fit_views_of_any_width(self, chromium):
+        large = {"log_count": 123_456_789, "segment_count": 987_654_321, "bytes_total": 123 << 40}
+        lost = {"truncated_bytes": 123 << 30, "truncated_batches": 1_234_567}
+        stream = (
+            log_started(),
+            scanned(99 << 40, **at(1)),
+            log_finished(status="truncated", **lost, **at(2)),
+        )
+        begun = (
+            run_started(log_dirs=("/data/" * 20, A)),
+            dir_started(**large),
+            dir_started("/data/" * 20, **large),
+        )
+        with shown(chromium, *begun, *stream, monotonic_s=1003.0) as (_, tab):
+            for width in (320, 390, 600, 641, 800, 900, 1000, 1080, 1090, 1120, 1200, 1900):
+                tab.resize(width, 900)
+                inner = tab.value(
+                    "[...document.querySelectorAll('section')].map((one) => one.scrollWidth - one.clientWidth)"
+                )
+                assert (width, max(inner)) == (width, 0)
+                assert tab.value("document.documentElement.scrollWidth") == width
 
     def test_a_cordoned_log_dir(self, chromium):
         with shown(chromium, run_started(cordoned_log_dirs=(B,)), dir_started(), dir_started(B)) as (_, tab):
