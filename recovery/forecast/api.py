@@ -20,6 +20,7 @@ from recovery.forecast.cost import (
     LogWork,
     Machine,
     broker_seconds,
+    slowdown,
     tool_seconds,
 )
 from recovery.forecast.options import EstimateOptions
@@ -96,7 +97,7 @@ def estimate(
     is_measured = bool(sample.read_bytes) or (
         options.sample_bytes > 0 and not any(log.size_bytes for log in logs)
     )
-    machine = _machine(sample) if is_measured else None
+    machine = _machine(sample, facts.thread_count * len(surveys)) if is_measured else None
     works = [_work(survey, facts.thread_count) for survey in surveys]
     has_processes = processes_pay([work.file_count for work in works])
     notes = (Note(text=note) for survey in surveys for note in survey.notes)
@@ -117,15 +118,18 @@ def estimate(
     )
 
 
-def _machine(sample: Sample) -> Machine:
-    """Return what *sample* says of this machine."""
+def _machine(sample: Sample, threads: int) -> Machine:
+    """Return what *sample* says of this machine, on which *threads* would recover."""
     read_bytes = max(sample.read_bytes, 1)
     return Machine(
         cpu_count=len(os.sched_getaffinity(0)),
         slowness=sample.interpreter_s / REFERENCE_INTERPRETER_S,
-        machine_cpu_count=os.cpu_count() or 1,
-        contention=sample.contention,
-        running=sample.running,
+        slowdown=slowdown(
+            contention=sample.contention,
+            running=sample.running,
+            threads=threads,
+            cpu_count=os.cpu_count() or 1,
+        ),
         byte_s=sample.scan_cpu_s / read_bytes + sample.cached_cpu_s / max(sample.cached_bytes, 1),
         disk_byte_s=sample.disk_s / max(sample.absent_bytes, 1),
         absent_share=sample.absent_bytes / read_bytes,

@@ -32,7 +32,7 @@ class BrokerCosts(NamedTuple):
 
 BROKER_LEAST: Final = BrokerCosts(start_s=0.1, byte_s=0.25e-9, batch_s=1.5e-6, segment_s=0.0015, log_s=0.0007)
 BROKER_MOST: Final = BrokerCosts(start_s=2.5, byte_s=1.1e-9, batch_s=10.0e-6, segment_s=0.008, log_s=0.006)
-"""With a cold JIT compiler, and more threads than CPUs: four on two take three times as long for small batches as two."""
+"""With a cold JIT compiler, and more threads than CPUs: four on two take three times as long as two."""
 
 _MOST_READ_AHEAD: Final = 3
 """How much faster a disk may be when a whole file is read than in the single pieces of the sample."""
@@ -86,10 +86,8 @@ class Machine:
 
     Attributes:
         cpu_count: CPUs that this process may use.
-        machine_cpu_count: all CPUs.
         slowness: its time for a fixed loop, 1.0 for the machine of the constants.
-        contention: how much longer that loop took by the clock than on a CPU, because of others; at least 1.0.
-        running: threads of others that want a CPU.
+        slowdown: how much longer all takes because of others; at least 1.0.
         byte_s: reading a byte that is in the page cache and checking it, by one thread of ours, on a CPU.
         disk_byte_s: reading one that is not, by the clock.
         absent_share: of the bytes, not in the page cache.
@@ -97,22 +95,12 @@ class Machine:
     """
 
     cpu_count: int
-    machine_cpu_count: int
     slowness: float
-    contention: float
-    running: float
+    slowdown: float
     byte_s: float
     disk_byte_s: float
     absent_share: float
     byte_batches: float
-
-    def slowdown(self, threads: int) -> float:
-        """Return how much longer than alone *threads* take that want CPUs, too; at least 1.0.
-
-        Of many threads that want a CPU each gets the same share of them. A short loop may be luckier than that.
-        """
-        fair = (self.running + threads) / max(self.machine_cpu_count, threads)
-        return max(self.contention, fair, 1.0)
 
 
 class Span(NamedTuple):
@@ -122,13 +110,25 @@ class Span(NamedTuple):
     high_s: float
 
 
+def slowdown(*, contention: float, running: float, threads: int, cpu_count: int) -> float:
+    """Return how much longer than alone *threads* take beside others; at least 1.0.
+
+    Of many threads that want a CPU each gets the same share of them. A short loop may be luckier than that.
+
+    Args:
+        contention: how much longer such a loop took.
+        running: threads of others that want a CPU.
+        cpu_count: CPUs of the machine.
+    """
+    return max(contention, (running + threads) / max(cpu_count, threads), 1.0)
+
+
 def tool_seconds(dirs: Sequence[LogDirWork], machine: Machine, *, has_processes: bool) -> float:
     """Return how long `recover` takes, from its start to its end.
 
     Args:
         has_processes: whether each log dir has a process of its own, and so an interpreter.
     """
-    slowdown = machine.slowdown(sum(one.threads for one in dirs))
     python = [
         one.file_count * _TOOL_FILE_S
         + one.log_count * _TOOL_LOG_S
@@ -147,8 +147,9 @@ def tool_seconds(dirs: Sequence[LogDirWork], machine: Machine, *, has_processes:
     total_bytes = sum(one.size_bytes for one in dirs)
     scan_s = max(max(scans), total_bytes * machine.byte_s / machine.cpu_count)
     # While one thread waits for the disk, others are at work.
-    work_s = slowdown * (machine.slowness * python_s + scan_s)
-    return slowdown * machine.slowness * _TOOL_START_S + max(work_s, _disk_seconds(dirs, machine))
+    start_s = machine.slowdown * machine.slowness * _TOOL_START_S
+    work_s = machine.slowdown * (machine.slowness * python_s + scan_s)
+    return start_s + max(work_s, _disk_seconds(dirs, machine))
 
 
 def broker_seconds(dirs: Sequence[LogDirWork], machine: Machine) -> Span:
@@ -160,8 +161,7 @@ def broker_seconds(dirs: Sequence[LogDirWork], machine: Machine) -> Span:
     least_disk_s = disk_s / (_MOST_READ_AHEAD * len(dirs))
     low_s = max(machine.slowness * _load_seconds(dirs, machine, BROKER_LEAST, makespan), least_disk_s)
     most_s = _load_seconds(dirs, machine, BROKER_MOST, worst_makespan)
-    slowdown = machine.slowdown(sum(one.threads for one in dirs))
-    return Span(low_s, machine.slowness * slowdown * most_s + 2 * disk_s)
+    return Span(low_s, machine.slowness * machine.slowdown * most_s + 2 * disk_s)
 
 
 def _load_seconds(

@@ -15,16 +15,15 @@ from recovery.forecast.cost import (
     Machine,
     broker_seconds,
     makespan,
+    slowdown,
     tool_seconds,
     worst_makespan,
 )
 
 MACHINE = Machine(
-    machine_cpu_count=8,
-    running=0.0,
     cpu_count=8,
     slowness=1.0,
-    contention=1.0,
+    slowdown=1.0,
     byte_s=0.3e-9,
     disk_byte_s=0.0,
     absent_share=0.0,
@@ -95,14 +94,14 @@ def test_a_broker_reads_twice_what_has_no_index() -> None:
     assert tool(twice) == tool(once)
 
 
-@pytest.mark.parametrize("key", ["slowness", "contention", "running", "absent_share"])
+@pytest.mark.parametrize("key", ["slowness", "slowdown", "absent_share"])
 def test_what_slows_a_machine_down(key: str) -> None:
     cold = replace(MACHINE, disk_byte_s=1e-8)
-    slow = replace(cold, **{key: {"absent_share": 1.0, "running": 16.0}.get(key, 4.0)})
+    slow = replace(cold, **{key: 1.0 if key == "absent_share" else 4.0})
     dirs = [work(*[(4, GIB)] * 8)]
     assert tool(*dirs, machine=slow) > tool(*dirs, machine=cold)
     assert broker_seconds(dirs, slow).high_s > broker_seconds(dirs, cold).high_s
-    if key not in ("contention", "running"):  # others may go away meanwhile
+    if key != "slowdown":  # others may go away meanwhile
         assert broker_seconds(dirs, slow).low_s > broker_seconds(dirs, cold).low_s
 
 
@@ -115,8 +114,23 @@ def test_low_is_not_above_high(logs: list[tuple[int, int]], threads: int) -> Non
 
 
 def test_threads_share_the_cpus_with_others() -> None:
-    assert MACHINE.slowdown(4) == 1.0
-    assert replace(MACHINE, running=4.0).slowdown(4) == 1.0
-    assert replace(MACHINE, running=20.0).slowdown(4) == 3.0
-    assert replace(MACHINE, running=20.0).slowdown(20) == 2.0
-    assert replace(MACHINE, contention=5.0, running=20.0).slowdown(4) == 5.0
+    def of(contention: float, running: float, threads: int) -> float:
+        return slowdown(contention=contention, running=running, threads=threads, cpu_count=8)
+
+    assert of(1.0, 0.0, 4) == of(0.9, 4.0, 4) == 1.0
+    assert of(1.0, 20.0, 4) == 3.0
+    assert of(1.0, 20.0, 20) == 2.0
+    assert of(5.0, 20.0, 4) == 5.0
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1 << 34)), max_size=5), min_size=1, max_size=4
+    )
+)
+def test_all_log_dirs_take_no_less_than_one_of_them(dirs: list[list[tuple[int, int]]]) -> None:
+    machine = replace(MACHINE, slowdown=3.0, cpu_count=2, absent_share=0.2, disk_byte_s=1e-9)
+    works = [work(*logs) for logs in dirs]
+    for one in works:
+        assert tool(one, machine=machine) <= tool(*works, machine=machine) + 1e-9
+        assert broker_seconds([one], machine).high_s <= broker_seconds(works, machine).high_s + 1e-9
