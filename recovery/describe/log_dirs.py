@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.cordons import java_path
@@ -24,6 +25,7 @@ from recovery.describe.report import (
 from recovery.logdir.dirs import BrokerDirs, cordons_in
 from recovery.logdir.identity import identify
 from recovery.logdir.listing import mount_problems
+from recovery.logdir.lock import is_locked_by_broker
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.read.file_system import absolute, is_folder
 from segfmt.errors import FormatError
@@ -32,6 +34,10 @@ from segfmt.java_text import LONG_MAX
 
 _UNKNOWN_BROKER = -1
 _MOST_LISTINGS = 5
+_LET_GO = (
+    "the running broker has taken it offline: it holds the locks of other log dirs, and not this one's. Remedy: look "
+    "into its log for the I/O error, mend what was the cause, and start it again"
+)
 
 
 def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> LogDirsReport:
@@ -42,6 +48,7 @@ def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> L
     """
     identity = identify(dirs.log_dirs, node_id=dirs.broker.node_id)
     offline = {path: why for path in dirs.log_dirs if (why := _offline_cause(path)) is not None}
+    offline |= {path: _LET_GO for path in _let_go(dirs) if path not in offline}
     warnings = [*dirs.notes, *identity.notes]
     warnings += [
         f"{path}: {problem}"
@@ -134,6 +141,19 @@ def _offline_cause(path: str) -> str | None:
     except OSError as error:
         return _words(error)
     return str(problems[0]) if problems else None
+
+
+def _let_go(dirs: BrokerDirs) -> list[str]:
+    """Return the log dirs that a running broker has taken offline: it holds the locks of others and not theirs.
+
+    Kafka: LogManager.handleLogDirFailure.
+    """
+    others = [path for path in map(absolute, dirs.broker.own_log_dirs) if path not in dirs.log_dirs]
+    locked = {}
+    for path in (*dirs.log_dirs, *others):
+        with suppress(OSError):
+            locked[path] = is_locked_by_broker(path)
+    return [path for path in dirs.log_dirs if any(locked.values()) and locked.get(path) is False]
 
 
 def _words(error: OSError) -> str:

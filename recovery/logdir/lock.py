@@ -32,6 +32,8 @@ from segfmt.filenames import LOCK_FILE
 
 _FLOCK = struct.Struct("hhqqi4x")
 """glibc's struct flock on 64-bit Linux: type, whence, start, length, pid."""
+_OPEN_FILE = -1
+"""Instead of a pid: the lock of an open file (F_OFD_SETLK)."""
 _ATTEMPTS = 10
 _HELD_ERRNOS = frozenset({errno.EACCES, errno.EAGAIN})
 _UNKNOWN_ERRNOS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
@@ -198,14 +200,32 @@ def is_locked(log_dir: str) -> bool:
     Raises:
         OSError: `.lock` is there and cannot be opened or queried.
     """
+    return _holder(log_dir) is not None
+
+
+def is_locked_by_broker(log_dir: str) -> bool:
+    """Return whether a broker holds the lock of *log_dir*. Its lock is Java's; this tool has another kind where it can.
+
+    Raises:
+        OSError: as of `is_locked`.
+    """
+    return _holder(log_dir) not in (None, _OPEN_FILE)
+
+
+def _holder(log_dir: str) -> int | None:
+    """Return the pid of the process that holds the lock of *log_dir*, None if nobody does.
+
+    0: a process in another namespace of pids; -1: the lock is that of an open file.
+    """
     path = os.path.join(log_dir, LOCK_FILE)
     try:
         descriptor = open_file(path)
     except FileNotFoundError:
-        return False
+        return None
     try:
         request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         with naming(path):
-            return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))[0] != fcntl.F_UNLCK)
+            kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
+        return None if kind == fcntl.F_UNLCK else int(pid)
     finally:
         os.close(descriptor)

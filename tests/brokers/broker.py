@@ -169,9 +169,19 @@ class Broker:
         """Everything the broker printed since it was last started."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
-    def format(self, cluster_id: str = "c2FtcGxlLWxvZ3MtMDAwMQ", *, ignore_formatted: bool = False) -> None:
-        """Write meta.properties and the metadata snapshot of a new one-node cluster (kafka-storage)."""
+    def format(
+        self,
+        cluster_id: str = "c2FtcGxlLWxvZ3MtMDAwMQ",
+        *,
+        ignore_formatted: bool = False,
+        release: str | None = None,
+    ) -> None:
+        """Write meta.properties and the metadata snapshot of a new one-node cluster (kafka-storage).
+
+        *release*: whose metadata.version the cluster begins with; None: the newest that this version knows.
+        """
         arguments = ["format", "-t", cluster_id, "-c", str(self.config)]
+        arguments += ["--release-version", release] if release else []
         arguments += ["--standalone"] if "controller" in self._roles else []
         self._run_java("kafka.tools.StorageTool", *arguments, *(["-g"] if ignore_formatted else []))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import Broker
-from tests.brokers.broker import QUIET_PROPERTIES
+from tests.brokers.broker import QUIET_PROPERTIES, BrokerError
 from tests.brokers.jars import KAFKA_VERSION, RELEASES, oracle_classes
 from tests.runs.command import Done, run
 from tests.runs.driving import footprint
@@ -103,12 +105,12 @@ def create(broker: Broker, topic: str, partitions: int, *configs: str) -> None:
     broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *arguments)
 
 
-def fill(broker: Broker, topic: str, records: int, size_bytes: int = 1000) -> None:
+def fill(broker: Broker, topic: str, records: int, size_bytes: int = 1000, *properties: str) -> None:
     load = (
         f"--topic {topic} --num-records {records} --record-size {size_bytes} --throughput -1 --producer-props"
     )
     tool = "org.apache.kafka.tools.ProducerPerformance"
-    broker.run_tool(tool, *load.split(), f"bootstrap.servers={broker.bootstrap_servers}")
+    broker.run_tool(tool, *load.split(), f"bootstrap.servers={broker.bootstrap_servers}", *properties)
 
 
 def alter(broker: Broker, *what: str) -> None:
@@ -256,3 +258,80 @@ def test_cordons_that_a_broker_ignores(version: str, cluster: Cluster) -> None:
     started([second, first], [second], [first], cordoned__log__dirs=second)
     snapshot()
     started([second], [second], [], cordoned__log__dirs=second)
+
+
+@needs(MOUNTS)
+@pytest.mark.parametrize("version", [*RELEASES.values()])
+def test_a_log_dir_that_a_broker_has_taken_offline(version: str, cluster: Cluster) -> None:
+    cluster.version = version
+    second = cluster.log_dirs[1]
+    with tmpfs(second, size="20m"), cluster.broker() as broker:
+        broker.format()
+        broker.start()
+        create(broker, "t", 4)
+        fill(broker, "t", 100)
+        assert_equal(broker)
+        filler = second / "filler"
+        with filler.open("wb", 0) as file, suppress(OSError):
+            while True:  # until there is no space left
+                file.write(bytes(1 << 20))
+        with suppress(BrokerError):
+            waits = (
+                "delivery.timeout.ms=3000",
+                "request.timeout.ms=2000",
+                "linger.ms=0",
+                "max.block.ms=3000",
+            )
+            fill(broker, "t", 400, 1000, *waits)
+        deadline = time.monotonic() + 60
+        while by_admin(broker)[str(second)]["error"] is None:
+            assert time.monotonic() < deadline
+        for is_full in (True, False):  # it stays offline when there is space again
+            answer, done = assert_equal(broker, exit_code=4)
+            assert answer[str(second)]["error"].endswith("KafkaStorageException")
+            assert f"{second}: offline: the running broker has taken it offline" in done.stderr
+            if is_full:
+                filler.unlink()
+        live = describe("--bootstrap-server", broker.bootstrap_servers, prefix=broker.inside)
+        assert live.exit_code == 4
+        assert as_admin(live) == as_admin(done)
+        alone = describe("-c", broker.config, "--log-dirs", second)
+        assert (alone.exit_code, as_admin(alone)) == (4, {str(second): answer[str(second)]})
+
+
+@needs(MOUNTS)
+@pytest.mark.parametrize("version", [*RELEASES.values()])
+def test_spellings_and_settings_that_a_broker_does_not_take(version: str, cluster: Cluster) -> None:
+    cluster.version = version
+    first, second = map(str, cluster.log_dirs)
+
+    def configured(log_dirs: str, cordoned: str) -> Broker:
+        broker = cluster.broker(cordoned__log__dirs=cordoned)
+        text = broker.config.read_text()
+        broker.config.write_text(re.sub(r"(?m)^log.dirs=.*$", f"log.dirs={log_dirs}", text))
+        return broker
+
+    with configured(f"{first}/,{second}", f"{first}/,{second}") as broker:
+        broker.format()
+        broker.start()
+        answer, done = assert_equal(broker)
+        assert {path: one["isCordoned"] for path, one in answer.items()} == {first: False, second: True}
+        assert f"{first}/: to a broker the log dir is {first}" in done.stderr
+        set_own(broker, second)
+        broker.stop()
+    with configured(first, first) as broker:  # what is set dynamically names a log dir that is gone
+        broker.start()
+        answer, done = assert_equal(broker)
+        assert {path: one["isCordoned"] for path, one in answer.items()} == {first: True}
+        assert f"dynamic settings of broker 1: cordoned.log.dirs: {second}: not in log.dirs" in done.stderr
+
+
+@needs(MOUNTS)
+def test_cordons_below_their_metadata_version(cluster: Cluster) -> None:
+    first, _ = map(str, cluster.log_dirs)
+    with cluster.broker(cordoned__log__dirs=first) as broker:
+        broker.format(release="4.2")
+        broker.start()
+        answer, done = assert_equal(broker)
+        assert not answer[first]["isCordoned"]
+        assert "as metadata.version is 29" in done.stderr

@@ -16,9 +16,11 @@ import pytest
 import recovery
 from recovery.describe.options import DescribeOptions
 from recovery.errors import UsageError
+from recovery.logdir.lock import LogDirLocks
 from tests import ROOT
 from tests.documents.test_docs import subcommands
 from tests.logs.samples import Sample, unpack
+from tests.recovery.logdir.test_lock import other_process
 from tests.runs.command import Done, assert_one_line, run
 from tests.runs.driving import footprint
 from tests.servers.file_systems import read_only, tmpfs
@@ -173,6 +175,15 @@ class TestOffline:
             path.chmod(path.stat().st_mode | 0o055)
         sample.log_dirs[1].chmod(0o700)
         self.check(sample, sample.log_dirs[1], "Permission denied", prefix=other)
+
+    def test_let_go_by_a_running_broker(self, sample: Sample) -> None:
+        first, second = sample.log_dirs[:2]
+        with LogDirLocks([str(first)]):  # a recovery of one log dir says nothing of the others
+            assert describe("-c", sample.config).exit_code == 0
+        with other_process(first / ".lock"):
+            self.check(sample, second, "the running broker has taken it offline")
+            with other_process(second / ".lock"):
+                assert describe("-c", sample.config).exit_code == 0
 
     @needs(MOUNTS)
     def test_read_only(self, sample: Sample) -> None:

@@ -104,6 +104,12 @@ class TestAgainstAnotherProcess:
                 with other_process(path / ".lock") as answer:
                     assert answer == "refused"
 
+    def test_a_lock_of_ours_is_told_from_that_of_a_broker(self, dirs: list[Path]) -> None:
+        first, second, third = map(str, dirs)
+        with locks(dirs[0]), other_process(dirs[1] / ".lock"):
+            assert [lock.is_locked(path) for path in (first, second, third)] == [True, True, False]
+            assert [lock.is_locked_by_broker(path) for path in (first, second, third)] == [False, True, False]
+
     def test_afterwards_it_is_free(self, dirs: list[Path]) -> None:
         with locks(dirs[0]):
             pass
