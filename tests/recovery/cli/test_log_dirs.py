@@ -24,7 +24,7 @@ from tests.recovery.logdir.test_lock import other_process
 from tests.runs.command import Done, assert_one_line, run
 from tests.runs.driving import footprint
 from tests.servers.file_systems import read_only, tmpfs
-from tests.servers.machine import MOUNTS, OTHER_USERS, needs
+from tests.servers.machine import MOUNTS, OTHER_USER, OTHER_USERS, OTHERS_FILES, needs
 
 DOCUMENT = (ROOT / "docs/log-dirs.md").read_text()
 STORAGE_ERROR = "org.apache.kafka.common.errors.KafkaStorageException"
@@ -168,13 +168,12 @@ class TestOffline:
         shutil.rmtree(sample.log_dirs[1])
         self.check(sample, sample.log_dirs[1], "no such folder. Remedy: ")
 
-    @needs(OTHER_USERS)
+    @needs(OTHERS_FILES, OTHER_USERS)
     def test_unreadable(self, sample: Sample) -> None:
-        other = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
-        for path in (sample.root, *sample.root.parents):
-            path.chmod(path.stat().st_mode | 0o055)
+        os.chown(sample.log_dirs[1], OTHER_USER, OTHER_USER)
         sample.log_dirs[1].chmod(0o700)
-        self.check(sample, sample.log_dirs[1], "Permission denied", prefix=other)
+        without_rights = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
+        self.check(sample, sample.log_dirs[1], "Permission denied", prefix=without_rights)
 
     def test_let_go_by_a_running_broker(self, sample: Sample) -> None:
         first, second = sample.log_dirs[:2]
