@@ -137,6 +137,7 @@ class Engine:
                     kernel_origin=kernels.origin,
                     release=self._broker.release.release.value,
                     cordoned_log_dirs=self._broker.cordoned_log_dirs,
+                    has_shared_pace=self._has_shared_pace,
                 )
             )
             for remark in (*kernels.remarks, *self._broker.remarks):
@@ -180,6 +181,15 @@ class Engine:
                 )
             ),
         )
+
+    @property
+    def _has_shared_pace(self) -> bool:
+        """Whether the log dirs share a limit or a device. They share the CPUs, too, but reading takes longer."""
+        devices = set()
+        for log_dir in self._log_dirs:
+            with suppress(OSError):  # it goes offline
+                devices.add(os.stat(log_dir).st_dev)
+        return self._options.max_bytes_per_second is not None or len(devices) < len(self._log_dirs)
 
     def _take_offline(self) -> None:
         """Leave out the log dirs whose lock fails with an I/O error. Kafka: LogManager.lockLogDirs."""

@@ -73,6 +73,7 @@ class RunStarted(Timed):
         release: of the broker that will start: 4.3, 4.4 or unknown.
         cordoned_log_dirs: those of *log_dirs* that get no new logs, as the broker was told; only `recover` and `verify`
             know of any.
+        has_shared_pace: whether log dirs go faster once others are done: they share a limit, or a disk.
     """
 
     log_dirs: tuple[str, ...]
@@ -83,6 +84,7 @@ class RunStarted(Timed):
     kernel_origin: str = ""
     release: str = "unknown"
     cordoned_log_dirs: tuple[str, ...] = ()
+    has_shared_pace: bool = False
 
     @property
     def has_java_log_manager(self) -> bool:

@@ -44,7 +44,7 @@ from recovery.watch.events import (
 )
 from recovery.watch.figures import GaugeValues, LogDirValues, RunState
 from recovery.watch.log_dir_progress import LogDirProgress
-from recovery.watch.pace import Pace
+from recovery.watch.pace import Pace, Work, shared_etas
 
 _END_STATES: dict[int, RunState] = {
     0: "complete",
@@ -64,9 +64,11 @@ class Gauges:
         self._command: Command = "recover"
         self._shows_unlisted = True
         self._dry_run = False
+        self._has_shared_pace = False
         self._threads_per_dir = 0
         self._log_dirs: dict[str, LogDirProgress] = {}
         self._scanned = Pace()
+        self._work = Work()
         self._started_ms: int | None = None
         self._started_s: float | None = None
         self._finished_s: float | None = None
@@ -97,12 +99,14 @@ class Gauges:
             case LogDirStarted():
                 self._state = "verifying" if self._command.endswith("verify") else "recovering"
                 self._scanned.start(event.monotonic_s)
+                self._work.start(event.monotonic_s)
                 self._log_dir(event.log_dir).start(event)
             case PartitionStarted():
                 self._log_dir(event.log_dir).start_log(event)
             case BytesScanned():
                 self._last_progress_ms = event.now_ms
                 self._scanned.add(event.scanned_bytes, event.monotonic_s)
+                self._work.add(event.scanned_bytes, 0, event.monotonic_s)
                 self._log_dir(event.log_dir).scan(event)
             case SegmentRecovered():
                 self._last_progress_ms = event.now_ms
@@ -112,14 +116,17 @@ class Gauges:
                 self._log_dir(event.log_dir).remaining_segments[event.thread_num] = event.remaining_segments
             case LogDirSampled():
                 self._last_progress_ms = event.now_ms
-                newly_scanned_bytes = self._log_dir(event.log_dir).sample(event)
-                self._scanned.add(newly_scanned_bytes, event.monotonic_s)
+                scanned_bytes, done_logs = self._log_dir(event.log_dir).sample(event)
+                self._scanned.add(scanned_bytes, event.monotonic_s)
+                self._work.add(scanned_bytes, done_logs, event.monotonic_s)
             case PartitionFinished():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).finish_log(event)
+                self._work.add(0, 1, event.monotonic_s)
             case PartitionChecked():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).finish_check(event)
+                self._work.add(0, 1, event.monotonic_s)
             case CutByEarlierRun():
                 self._log_dir(event.log_dir).count_earlier_cut(event)
             case LogDirHandedOver():
@@ -150,9 +157,11 @@ class Gauges:
         self._state = "listing"
         self._log_dirs = {}
         self._scanned = Pace()
+        self._work = Work()
         self._finished_s = self._last_progress_ms = self._exit_code = None
         self._command = event.command
         self._dry_run = event.dry_run
+        self._has_shared_pace = event.has_shared_pace
         self._shows_unlisted = not event.has_java_log_manager
         self._threads_per_dir = event.threads_per_dir
         self._started_ms = event.now_ms
@@ -171,8 +180,10 @@ class Gauges:
 
     def _values(self, monotonic_s: float) -> GaugeValues:
         has_ended = self._finished_s is not None
+        shared_etas_s = self._shared_etas_s(monotonic_s)
         log_dirs = tuple(
-            progress.values(monotonic_s, run_has_ended=has_ended) for progress in self._log_dirs.values()
+            progress.values(monotonic_s, run_has_ended=has_ended, shared_eta_s=shared_etas_s.get(log_dir))
+            for log_dir, progress in self._log_dirs.items()
         )
         until_s = monotonic_s if self._finished_s is None else self._finished_s
         return GaugeValues(
@@ -191,6 +202,19 @@ class Gauges:
             exit_code=self._exit_code,
             is_source_gone=self._is_source_gone,
         )
+
+    def _shared_etas_s(self, monotonic_s: float) -> dict[str, float]:
+        """Return the time left of each log dir if they share one pace; none while that would be a guess."""
+        left = {log_dir: one.remaining_work for log_dir, one in self._log_dirs.items() if not one.has_ended}
+        if not self._has_shared_pace or not left:
+            return {}
+        all_bytes, all_logs = (sum(work) for work in zip(*left.values(), strict=True))
+        costs = self._work.costs(int(all_bytes), all_logs, monotonic_s)
+        if costs is None:
+            return {}
+        byte_s, log_s = costs
+        etas_s = shared_etas([some_bytes * byte_s + logs * log_s for some_bytes, logs in left.values()])
+        return dict(zip(left, etas_s, strict=True))
 
 
 def _last_to_end(log_dirs: tuple[LogDirValues, ...]) -> float | None:

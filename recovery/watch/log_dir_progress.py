@@ -16,13 +16,7 @@ from recovery.watch.events import (
     SegmentRecovered,
 )
 from recovery.watch.figures import LogDirValues, LogStatus
-from recovery.watch.pace import Pace
-
-LOG_WORK_BYTES = 8 << 20
-"""What finishing one log costs besides reading it, in bytes read: its files are opened, written, fsynced.
-
-An ETA by bytes alone would promise the end of 10,000 nearly empty logs at once. Only the ETA uses it.
-"""
+from recovery.watch.pace import Pace, Work
 
 
 @dataclass(slots=True)
@@ -81,7 +75,7 @@ class LogDirProgress:
     taken_segments: dict[int, int] = field(default_factory=dict)
     logs_in_hand: float = 0.0
     scanned: Pace = field(default_factory=Pace)
-    work: Pace = field(default_factory=Pace)
+    work: Work = field(default_factory=Work)
 
     def start(self, event: LogDirStarted) -> None:
         """Take the counts of the inventory; from now on the gauges exist."""
@@ -106,7 +100,7 @@ class LogDirProgress:
     def scan(self, event: BytesScanned) -> None:
         """Count bytes read, by the owner of the log or by a helper."""
         self.scanned.add(event.scanned_bytes, event.monotonic_s)
-        self.work.add(event.scanned_bytes, event.monotonic_s)
+        self.work.add(event.scanned_bytes, 0, event.monotonic_s)
         if log := self.logs.get(event.partition):
             log.scanned_bytes += event.scanned_bytes
 
@@ -151,10 +145,10 @@ class LogDirProgress:
         self.finished_logs += 1 + earlier_logs - (self.earlier_logs or 0)
         self.earlier_logs = earlier_logs
         self.partitions[status] = self.partitions.get(status, 0) + 1
-        self.work.add(LOG_WORK_BYTES, event.monotonic_s)
+        self.work.add(0, 1, event.monotonic_s)
 
-    def sample(self, event: LogDirSampled) -> int:
-        """Take what the gauges of somebody else's recovery say; return how many bytes were scanned since the last time.
+    def sample(self, event: LogDirSampled) -> tuple[int, float]:
+        """Take what the gauges of somebody else's recovery say; return the bytes scanned and logs done since before.
 
         Where they show no bytes, a log in hand counts by the segments that are left of it, for the ETA alone.
         """
@@ -173,11 +167,11 @@ class LogDirProgress:
             if not self.scanned.amount:  # what was scanned before it was watched has no pace
                 self.scanned = Pace()
                 self.scanned.start(event.monotonic_s, event.scanned_bytes)
-            scanned_bytes = max(event.scanned_bytes - self.scanned.amount, 0)
+            scanned_bytes = max(event.scanned_bytes - int(self.scanned.amount), 0)
             self.scanned.add(scanned_bytes, event.monotonic_s)
         done_logs = max(self.finished_logs + self.logs_in_hand - done_logs, 0.0)
-        self.work.add(scanned_bytes + round(done_logs * LOG_WORK_BYTES), event.monotonic_s)
-        return scanned_bytes
+        self.work.add(scanned_bytes, done_logs, event.monotonic_s)
+        return scanned_bytes, done_logs
 
     def _sample_threads(self, event: LogDirSampled) -> None:
         """Take the segments that are left to each thread. A thread that has more than before has taken a log."""
@@ -240,23 +234,41 @@ class LogDirProgress:
         """Whether no more work will be done here."""
         return self.is_finished or self.is_offline
 
-    def values(self, monotonic_s: float, *, run_has_ended: bool) -> LogDirValues:
-        """Return the figures as they are at *monotonic_s*."""
-        has_gauges = self.is_registered and not run_has_ended
-        remaining_logs = 0 if self.has_ended else max(self.log_count - self.finished_logs, 0)
+    @property
+    def remaining_logs(self) -> int:
+        """How many logs are not finished."""
+        return 0 if self.has_ended else max(self.log_count - self.finished_logs, 0)
+
+    @property
+    def remaining_bytes(self) -> int:
+        """How many bytes are to be scanned."""
         done_bytes = self.finished_bytes + sum(log.done_bytes for log in self.logs.values())
-        remaining_bytes = 0 if self.has_ended else max(self.bytes_total - done_bytes, 0)
+        return 0 if self.has_ended else max(self.bytes_total - done_bytes, 0)
+
+    @property
+    def remaining_work(self) -> tuple[int, float]:
+        """Bytes to be scanned, and logs to be finished, of which one in hand may count in part."""
+        return self.remaining_bytes, max(self.remaining_logs - self.logs_in_hand, 0)
+
+    def values(
+        self, monotonic_s: float, *, run_has_ended: bool, shared_eta_s: float | None = None
+    ) -> LogDirValues:
+        """Return the figures as they are at *monotonic_s*.
+
+        Args:
+            shared_eta_s: the time left if that depends on other log dirs.
+        """
+        has_gauges = self.is_registered and not run_has_ended
+        eta_s = self.work.eta_s(*self.remaining_work, monotonic_s) if shared_eta_s is None else shared_eta_s
         done_segments = sum(log.done_segments for log in self.logs.values())
         finished_segments = min(self.finished_segments + done_segments, self.segment_count)
         # Of a broker that is watched by its log alone, only those are known that it has recovered.
         unforeseen_segments = 0 if self.segment_count or self.threads_per_dir else self.recovered_segments
         is_idle = self.has_ended or run_has_ended
-        work_bytes = remaining_bytes + round(max(remaining_logs - self.logs_in_hand, 0) * LOG_WORK_BYTES)
-        eta_seconds = self.work.eta_s(work_bytes, monotonic_s)
         return LogDirValues(
             log_dir=self.log_dir,
             had_clean_shutdown=self.had_clean_shutdown,
-            remaining_logs=remaining_logs if has_gauges else None,
+            remaining_logs=self.remaining_logs if has_gauges else None,
             remaining_segments=tuple(self.remaining_segments.get(i, 0) for i in range(self.thread_count))
             if has_gauges
             else (),
@@ -266,14 +278,14 @@ class LogDirProgress:
             finished_segments=finished_segments or unforeseen_segments,
             recovered_segments=self.recovered_segments,
             bytes_total=self.bytes_total,
-            remaining_bytes=remaining_bytes,
-            scanned_bytes=self.scanned.amount,
+            remaining_bytes=self.remaining_bytes,
+            scanned_bytes=int(self.scanned.amount),
             recovered_bytes=self.recovered_bytes,
             truncated_bytes=self.truncated_bytes,
             truncated_batches=self.truncated_batches,
             partitions=dict(self.partitions),
             bytes_per_second=0.0 if is_idle else self.scanned.per_second(monotonic_s),
-            eta_seconds=self._eta_seconds(eta_seconds, run_has_ended=run_has_ended),
+            eta_seconds=self._eta_seconds(eta_s, run_has_ended=run_has_ended),
             threads=dict(self.threads),
             is_finished=self.is_finished,
             is_offline=self.is_offline,

@@ -53,7 +53,8 @@ def test_kafkas_gauges_have_their_names_and_labels():
 
 def test_kafkas_gauges_go_at_the_end_and_our_own_stay():
     text = text_of(*one_of_each())
-    assert LOGS not in text and SEGMENTS not in text
+    assert LOGS not in text
+    assert SEGMENTS not in text
     found = samples(text)
     assert found["kafka_log_recovery_truncated_bytes_total", (("dir", A),)] == 477 + 71
     assert found["kafka_log_recovery_truncated_batches_total", (("dir", A),)] == 4 + 1

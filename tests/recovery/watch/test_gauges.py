@@ -273,6 +273,44 @@ class TestPace:
         gauges(LogDirFinished(log_dir=B, duration_ms=1, **at(20)))
         assert gauges.values(1020.0).eta_seconds is not None
 
+    def test_what_small_logs_cost_does_not_rule_before_it_is_measured(self):
+        gauges = after(run_started(log_dirs=(A,)), dir_started(log_count=2001, bytes_total=1200 << 20))
+        gauges(log_started(recover_bytes=1000 << 20))
+        for i in range(1, 21):
+            gauges(scanned(20 << 20, **at(i)))
+        # 800 MiB at 20 MiB/s, and 2,000 logs, which take at least some CPU
+        assert 40 < gauges.values(1020.0).eta_seconds < 40 * 1.2
+
+    @pytest.mark.parametrize("log_s", [0.0, 0.05, 0.4])
+    def test_what_small_logs_cost_is_learned_from_them(self, log_s):
+        gauges = after(run_started(log_dirs=(A,)), dir_started(log_count=401, bytes_total=600 << 20))
+        gauges(log_started(recover_bytes=200 << 20))
+        for i in range(1, 21):
+            gauges(scanned(10 << 20, **at(i)))
+        gauges(log_finished(**at(20)))
+        one_s = 0.1 + log_s  # 1 MiB at 10 MiB/s, and what the log costs besides
+        for i in range(1, 101):
+            log = {"partition": f"small-{i}", "thread_num": 0}
+            gauges(log_started(**log, recover_bytes=1 << 20, **at(20 + (i - 1) * one_s)))
+            gauges(scanned(1 << 20, partition=f"small-{i}", **at(20 + (i - 1) * one_s + 0.1)))
+            gauges(log_finished(**log, **at(20 + i * one_s)))
+        now_s = 1020 + 100 * one_s
+        assert gauges.values(now_s).eta_seconds == pytest.approx(300 * one_s, rel=0.1)
+
+    def test_log_dirs_that_share_a_pace_take_as_long_as_all_of_them(self):
+        started = run_started(has_shared_pace=True)
+        large, small = (
+            busy(20, 10 << 20, bytes_total=1000 << 20),
+            busy(20, 10 << 20, bytes_total=400 << 20, log_dir=B),
+        )
+        gauges = after(started, *(event for pair in zip(large, small, strict=True) for event in pair))
+        values = gauges.values(1020.0)
+        # 800 and 200 MiB are left, at 20 MiB/s: the small one takes half of that as long as it lasts
+        assert values.eta_seconds == pytest.approx(50, rel=0.05)
+        assert [one.eta_seconds for one in values.log_dirs] == pytest.approx([50, 20], rel=0.05)
+        gauges(LogDirFinished(log_dir=B, duration_ms=1, **at(20)))
+        assert gauges.values(1020.0).eta_seconds == pytest.approx(40, rel=0.05)
+
     def test_samples_are_bounded_however_long_the_run_is(self):
         gauges = after(run_started(log_dirs=(A,)), *busy(5000, step_s=0.25))
         assert len(gauges._scanned._samples) < 100
