@@ -44,6 +44,7 @@ PATHS = [
     "kafka.log:type=LogManager,dir=%22!/data!/b*%22,*",
     "kafka.log:dir=%22!/data!/%3F%22,*",
     "kafka.log:dir=%22!/data!/a%5C*%22,*",
+    "kafka.log:dir=%22!/data!/b%20%5C%22q%5C%22%20%5C*%22,*",
     "kafka.log:dir=*,*",
     "kafka.log:dir=*",
     "kafka.log:name=remaining*ToRecover,dir=*,type=LogManager",

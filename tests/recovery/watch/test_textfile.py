@@ -139,7 +139,7 @@ def test_when_the_disk_fills_that_is_one_warning_and_the_file_keeps_what_it_had(
             wait_until(lambda: caplog.records)
             time.sleep(0.2)  # it tries again, and says nothing
             assert state(path) == "waiting"
-            assert os.listdir(path.parent) == [path.name]
+            wait_until(lambda: os.listdir(path.parent) == [path.name])  # between two tries
         wait_until(lambda: state(path) == "listing")
     (record,) = caplog.records
     assert (
