@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.documents.texts import DOCUMENTS, FENCE, text_of
 from tests.logs.samples import Sample, unpack
 
-PLAIN, ARCHIVE, SPARK, BOTH = "", "archive", "spark", "archive,spark"
-EXTRAS = (PLAIN, ARCHIVE, SPARK, BOTH)
+PLAIN, CLIENT, ARCHIVE, SPARK, BOTH = "", "client", "archive", "spark", "archive,spark"
+EXTRAS = (PLAIN, CLIENT, ARCHIVE, SPARK, BOTH)
 
 CONFIG = "-c /etc/kafka/server.properties"
 S3 = "kafka-log-recovery archive"
@@ -40,6 +40,7 @@ RUN: dict[str, tuple[str, int]] = {
     ),
     f"kafka-log-recovery verify {CONFIG} --deep": (PLAIN, 0),
     f"kafka-log-recovery verify {CONFIG} --topic orders": (PLAIN, 0),
+    f"kafka-log-recovery log-dirs --describe {CONFIG}": (PLAIN, 0),
     f"{S3} inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
     f"{S3} verify s3://backups/kafka": (ARCHIVE, 0),
     f"{S3} recover s3://backups/kafka --output s3://backups/recovered": (ARCHIVE, 0),
@@ -55,6 +56,9 @@ ELSEWHERE = {
     "pip wheel --no-deps --wheel-dir dist .": "the same",
     "pip install dist/kafka_log_recovery-0.1.0-py3-none-any.whl": "the same",
     "pip install 'dist/kafka_log_recovery-0.1.0-py3-none-any.whl[archive,spark]'": "the same",
+    "kafka-log-recovery log-dirs --describe --bootstrap-server broker:9092 --format json": (
+        "tests/kafka/test_log_dirs_of_brokers.py"
+    ),
     "python3 dev.py demo": "tests/install/test_dev.py",
     "python3 dev.py test": "CI itself (.ci/run)",
     "python3 dev.py check": "CI itself (.ci/run)",

@@ -19,6 +19,7 @@ from tests.documents.test_docs import actions_of, subcommands
 from tests.install.commands import (
     ARCHIVE,
     BOTH,
+    CLIENT,
     ELSEWHERE,
     PLAIN,
     RUN,
@@ -37,6 +38,7 @@ pytestmark = [pytest.mark.install, pytest.mark.spark]
 WHEEL = f"dist/kafka_log_recovery-{VERSION}-py3-none-any.whl"
 INSTALLS = {
     PLAIN: f"pip install {WHEEL}",
+    CLIENT: f"pip install '{WHEEL}[client]'",
     ARCHIVE: f"pip install '{WHEEL}[archive]'",
     SPARK: f"pip install '{WHEEL}[spark]'",
     BOTH: "pip install '.[archive,spark]'",
@@ -49,7 +51,9 @@ WITHOUT = {
         "archive recover @ --output out": "archive verify or recover needs the package pyarrow",
         "archive verify @ --master spark://host:7077": "--master spark://host:7077 needs the package pyspark",
         "archive verify @ --remote sc://host:15002": "--remote sc://host:15002 needs the package pyspark",
+        "log-dirs --describe --bootstrap-server localhost:1": "--bootstrap-server needs the package kafka",
     },
+    CLIENT: {"archive verify @": "archive verify or recover needs the package pyarrow"},
     ARCHIVE: {
         "archive verify @ --engine spark": "--engine spark needs the package pyspark",
         "archive verify @ --remote sc://host:15002": "--remote sc://host:15002 needs the package pyspark",
@@ -62,8 +66,24 @@ WITHOUT = {
 }
 """What is said where an extra was left out: one line, exit code 1."""
 SESSION = "from recovery.spark.session import open_session\nspark = open_session()"
+ASKED = """\
+import recovery, socket
+from recovery.errors import UsageError
+with socket.socket() as nobody:
+    nobody.bind(("127.0.0.1", 0))
+    server = f"127.0.0.1:{nobody.getsockname()[1]}"
+    given = {"default.api.timeout.ms": "1000"}
+    try:
+        recovery.describe_log_dirs(bootstrap_servers=server, client_config=given)
+    except UsageError as error:
+        assert "REFUSED" in str(error), error
+    else:
+        raise AssertionError("nobody listens there")
+"""
+"""A connection is tried, so the library is there; tests/kafka/test_log_dirs_of_brokers.py has brokers."""
 OF_EXTRA = {
     PLAIN: "import recovery, segfmt, native; from recovery.spark import archive",
+    CLIENT: ASKED,
     ARCHIVE: "import pyarrow.parquet, obstore, cryptography, Crypto",
     SPARK: "import pyspark.sql.connect.session; from recovery.spark import archive, data_source",
     BOTH: "import obstore, cryptography, Crypto, pyspark.sql.connect.session; from recovery.spark import data_source",
@@ -144,7 +164,7 @@ def helped(installed: Environment) -> Iterator[str]:
         if done.returncode or not done.stdout.startswith(" ".join(["usage: kafka-log-recovery", *words])):
             yield f"{words} --help: {done.returncode}\n{done.stderr}"
     for synopsis in synopses():
-        words = tuple(takewhile(re.compile("[a-z]+").fullmatch, synopsis.split()[1:]))
+        words = tuple(takewhile(re.compile("[a-z][a-z-]*").fullmatch, synopsis.split()[1:]))
         missing = set(re.findall(r"--[a-z-]+", synopsis)) - set(re.findall(r"--[a-z-]+", helps[words]))
         if missing:
             yield f"{synopsis}: {missing}"
