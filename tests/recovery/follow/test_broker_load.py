@@ -359,6 +359,10 @@ class TestByTheLogAlone:
         events = told([began("/d"), "No logs found to be loaded in /d", "Loaded 0 logs in 3ms"])
         assert [type(event) for event in events] == [RunStarted, LogDirStarted, LogDirFinished, RunFinished]
 
+    def test_the_end_of_the_load_ends_dirs_of_which_lines_are_missing(self) -> None:
+        events = told([began("/d"), listed("/d"), loaded("/d", "t-0", 1), END])
+        assert of(LogDirFinished, events) == [LogDirFinished(log_dir="/d", duration_ms=2000)]
+
     def test_a_log_that_fails_and_a_dir_that_goes_offline(self) -> None:
         failed = "Error while loading logs in /d/t-0 in 7ms (1/2 completed in /d)"
         events = told(

@@ -60,6 +60,22 @@ class TestFile:
         append(log.with_suffix(".1"), b"later\n")
         assert everything(feed) == b"later\nnew\n"
 
+    def test_what_is_written_between_the_last_look_and_the_rotation(
+        self, feed: FileFeed, log: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        everything(feed)
+        look = feed._has_other_file
+
+        def write_first() -> bool:
+            if not log.with_suffix(".1").exists():
+                append(log, b"late\n")
+                log.rename(log.with_suffix(".1"))
+                log.write_bytes(b"new\n")
+            return look()
+
+        monkeypatch.setattr(feed, "_has_other_file", write_first)
+        assert everything(feed) == b"late\nnew\n"
+
     def test_cut_and_written_anew(self, feed: FileFeed, log: Path) -> None:
         append(log, b"two\n" * 100)
         everything(feed)
