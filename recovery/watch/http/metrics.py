@@ -130,7 +130,7 @@ def _run_families(values: GaugeValues) -> Iterator[Metric]:
     yield state
     yield _single("dry_run", "1 when the run writes nothing.", values.dry_run)
     yield _single(
-        "run_eta_seconds", "Time left of the whole run: that of its slowest dir.", values.eta_seconds
+        "run_eta_seconds", "Time left of the whole run: that of the dir that ends last.", values.eta_seconds
     )
     yield _single("elapsed_seconds", "Time since the run began.", values.elapsed_seconds)
     yield _single("exit_code", "Exit code; no sample before the end.", values.exit_code)
