@@ -51,6 +51,8 @@ RUN: dict[str, tuple[str, int]] = {
 tests/recovery/spark/test_s3.py has real ones."""
 
 ELSEWHERE = {
+    "kafka-log-recovery watch http://kafka-0:9404/metrics": "tests/kafka/test_watch_gauges.py",
+    "kafka-log-recovery watch http://localhost:8778/jolokia": "the same",
     "pip install .": "the environment of the extra that it names is made by it",
     "pip install '.[archive,spark]'": "the same",
     "pip wheel --no-deps --wheel-dir dist .": "the same",
