@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recovery.forecast.api import _log_work
 from recovery.forecast.cost import (
     LogDirWork,
     LogWork,
@@ -19,6 +20,9 @@ from recovery.forecast.cost import (
     tool_seconds,
     worst_makespan,
 )
+from recovery.forecast.survey import LogToRecover
+from recovery.load.forecast import SegmentToRecover
+from segfmt.filenames import log_name
 
 MACHINE = Machine(
     cpu_count=8,
@@ -88,6 +92,12 @@ def test_processes_spare_the_second_log_dir_its_wait() -> None:
 
 
 def test_a_broker_reads_twice_what_has_no_index() -> None:
+    segments = tuple(
+        SegmentToRecover(log_name(base), base, 100, is_unflushed, is_reindexed)
+        for base, (is_unflushed, is_reindexed) in enumerate([(True, True), (True, False), (False, True)])
+    )
+    log = LogToRecover(folder="/d/t-0", topic="t", segments=segments)
+    assert _log_work(log) == LogWork(segment_count=3, size_bytes=300, broker_segments=4, broker_bytes=400)
     once = LogDirWork(threads=1, log_count=1, file_count=4, logs=[LogWork(4, GIB, 4, GIB)])
     twice = replace(once, logs=[LogWork(4, GIB, 8, 2 * GIB)])
     assert broker_seconds([twice], MACHINE).low_s > 1.5 * broker_seconds([once], MACHINE).low_s

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import recovery
+from recovery.forecast import sample as sampling
 from recovery.forecast.sample import Sample, _batch_before, _pieces, take_sample
 from recovery.forecast.survey import LogToRecover
 from recovery.load.forecast import SegmentToRecover
@@ -63,19 +64,14 @@ def test_small_logs_are_read_as_a_whole(tmp_path: Path) -> None:
     )
 
 
-def test_a_wrong_index_does_not_mislead(tmp_path: Path) -> None:
+def test_a_wrong_index_does_not_mislead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample = unpack("crashed", tmp_path)
     log = max(sample.log_dirs[0].glob("codec-*/*.log"), key=lambda path: path.stat().st_size)
     size_bytes = log.stat().st_size
-    index = log.with_suffix(".index")
-    base_offset = int(log.stem)
-    index.write_bytes(np.array([1, 7] * 50, ">i4").tobytes())  # byte 7 is in the middle of a batch
-    segment = SegmentToRecover(log.name, base_offset, size_bytes, True, False)
-    taken = take_sample(
-        [LogToRecover(folder=str(log.parent), topic="plain", segments=(segment,))],
-        most_bytes=size_bytes // 2,
-        seed=3,
-    )
+    misled = log_of(log.parent, {int(log.stem): size_bytes})
+    piece = sampling._Piece(misled.folder, misled.segments[0], 7, size_bytes)  # in the middle of a batch
+    monkeypatch.setattr(sampling, "_pieces", lambda *_: [piece])
+    taken = take_sample([misled], most_bytes=size_bytes, seed=3)
     assert taken.batch_count > 0
     assert 0 < taken.read_bytes <= size_bytes
 
