@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from native.raw_scan import Stop
 from recovery.engine import partition_scans
+from recovery.engine.segment_news import SegmentNews
+from recovery.load.model import Original, ScanRequest
 from recovery.load.segment_recovery import SegmentRecovery
 from recovery.read.partition_files import PartitionFiles
 from recovery.watch.events import (
@@ -25,7 +28,7 @@ from tests.damage.event_campaign import KINDS, RARE, EventCampaign
 from tests.logs.samples import MARKER
 from tests.recovery.engine.test_engine import RECOVERY_POINTS, checkpoint, log_dir, run
 from tests.recovery.engine.test_resume import killed_at_event
-from tests.recovery.load.memory import name
+from tests.recovery.load.memory import Folded, name, task_of
 from tests.recovery.load.test_partition import flipped, segment, three_segments
 from tests.runs.event_rules import broken_rules
 
@@ -122,6 +125,36 @@ class TestOneByOne:
         (started,) = [event for event in events if isinstance(event, PartitionStarted)]
         assert started.unflushed_segment_count == 3
         assert [remaining for _, remaining in counted(events)[0]] == [2, 1, 0]
+
+
+class TestSegmentNews:
+    """What a load may ask for once more, as it does after a split, or where a scan was too large to be kept."""
+
+    def _told(self, *scans: tuple[int, int, Stop]) -> list[SegmentRecovered]:
+        """Return what is told of segments of 100 bytes: (base offset, place in the walk, how the scan stops)."""
+        events: list[Event] = []
+        news = SegmentNews(task_of(three_segments()), events.append)
+        news.start(0, len(scans))
+        for base_offset, ordinal, stop in scans:
+            part = Original(file=name(base_offset), size_bytes=100)
+            request = ScanRequest(part=part, base_offset=base_offset, ordinal=ordinal, count=len(scans))
+            scan = Folded(three_segments()).source.scan(
+                ScanRequest(part=Original(file=name(0), size_bytes=SIZE), base_offset=0)
+            )
+            news.begin(request)
+            news.end(request, scan._replace(stop=stop, valid_bytes=100), was_scanned_before=False)
+        news.finish()
+        return [event for event in events if isinstance(event, SegmentRecovered)]
+
+    def test_one_that_is_read_again_is_told_once(self) -> None:
+        told = self._told((0, 1, Stop.END), (10, 2, Stop.END), (0, 1, Stop.END))
+        assert [event.base_offset for event in told] == [0, 10]
+
+    def test_one_that_is_to_be_split_is_not_recovered(self) -> None:
+        told = self._told(
+            (0, 1, Stop.END), (10, 2, Stop.OFFSET_OVERFLOW), (0, 1, Stop.END), (12, 2, Stop.END)
+        )
+        assert [event.base_offset for event in told] == [0, 12]
 
 
 class TestLogsThatEndEarly:
