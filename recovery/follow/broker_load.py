@@ -208,6 +208,7 @@ class BrokerLoad:
             log_dirs=tuple(log_dirs),
             threads_per_dir=self._threads_per_dir,
             command="watch",
+            has_shared_pace=self._dirs is not None and self._dirs.share_pace(self._threads_per_dir),
             release="4.4" if is_java else "unknown",
         )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.load.segments import first_unflushed, log_base_offsets
@@ -95,6 +96,9 @@ def _recovery_points(log_dir: str) -> dict[tuple[str, int], int]:
         return {}
 
 
+_DEFAULT_THREADS = 2
+
+
 class WatchedDirs:
     """The log dirs of the broker that is watched, on this machine."""
 
@@ -118,6 +122,19 @@ class WatchedDirs:
             return os.stat(os.path.join(path, folder, log_name(base_offset))).st_size
         except OSError:
             return None
+
+    def share_pace(self, threads_per_dir: int) -> bool:
+        """Whether the dirs slow each other down: on one file system, or with more threads than this machine has CPUs.
+
+        Args:
+            threads_per_dir: 0 if it is not known, for the 2 that a broker has by default.
+        """
+        devices = []
+        for log_dir in self.log_dirs:
+            with suppress(OSError):
+                devices.append(os.stat(log_dir).st_dev)
+        thread_count = len(self.log_dirs) * (threads_per_dir or _DEFAULT_THREADS)
+        return len(set(devices)) < len(self.log_dirs) or thread_count > (os.cpu_count() or 1)
 
     def are_held(self) -> bool:
         """Whether a broker, or a recovery, holds one of the dirs; also if that cannot be found out."""

@@ -146,7 +146,9 @@ class TestWithTheDirs:
             [log_dir],
         )
         place = str(log_dir)
-        assert events[0] == RunStarted(log_dirs=(place,), threads_per_dir=0, command="watch")
+        assert events[0] == RunStarted(
+            log_dirs=(place,), threads_per_dir=0, command="watch", has_shared_pace=events[0].has_shared_pace
+        )
         assert [
             (one.partition, one.thread_num, one.recover_bytes) for one in of(PartitionStarted, events)
         ] == [
@@ -185,6 +187,14 @@ class TestWithTheDirs:
         ]
         (values,) = figures(events).log_dirs
         assert (values.finished_segments, values.recovered_bytes, values.remaining_bytes) == (5, 700, 0)
+
+    def test_dirs_that_slow_each_other_down(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("os.cpu_count", lambda: 64)
+        assert WatchedDirs([str(tmp_path), "/proc"]).share_pace(0) is False
+        assert WatchedDirs([str(tmp_path), str(tmp_path.parent)]).share_pace(0) is True
+        monkeypatch.setattr("os.cpu_count", lambda: 4)
+        assert WatchedDirs([str(tmp_path), "/proc"]).share_pace(2) is False
+        assert WatchedDirs([str(tmp_path), "/proc"]).share_pace(3) is True
 
     def test_bytes_left_are_those_of_segments_not_recovered_yet(self, log_dir: Path) -> None:
         lines = [
