@@ -77,6 +77,12 @@ def test_many_small_logs_cost_by_the_log() -> None:
     assert broker_seconds([many], MACHINE).low_s > 20 * broker_seconds([few], MACHINE).low_s
 
 
+def test_logs_with_nothing_to_recover_are_loaded_all_the_same() -> None:
+    loaded = LogDirWork(threads=2, log_count=10_000, file_count=0, logs=[])
+    assert tool(loaded) > tool(work()) + 5
+    assert broker_seconds([loaded], MACHINE).low_s > broker_seconds([work()], MACHINE).low_s + 2
+
+
 def test_log_dirs_are_recovered_side_by_side_as_far_as_there_are_cpus() -> None:
     one = work(*[(4, GIB)] * 8)
     both = broker_seconds([one, one], MACHINE)
