@@ -6,9 +6,11 @@ import json
 import os
 import re
 import shutil
+import struct
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +75,18 @@ def test_replicas_and_room(sample: Sample) -> None:
         assert {(part["offsetLag"], part["isFuture"]) for part in one["partitions"]} == {(0, False)}
 
 
+def test_room_is_what_a_broker_may_use(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what only root may, nor in blocks of another size; what no long can hold is the greatest long."""
+    for blocks, total, usable in ((1000, 512_000, 409_600), (1 << 60, 2**63 - 1, 409_600)):
+        volume = SimpleNamespace(
+            f_frsize=512, f_bsize=4096, f_blocks=blocks, f_bfree=900, f_bavail=800, f_flag=0
+        )
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "statvfs", lambda _, volume=volume: volume)
+            report = recovery.describe_log_dirs(config=sample.properties)
+        assert {(one.total_bytes, one.usable_bytes) for one in report.log_dirs} == {(total, usable)}
+
+
 def test_folders_that_are_no_replicas(sample: Sample) -> None:
     first = sample.log_dirs[0]
     before = log_dirs_in(describe("-c", sample.config, "--format", "json"))
@@ -116,6 +130,11 @@ def test_a_future_replica_is_behind_by_the_ends_of_both_logs(sample: Sample) -> 
     (part,) = (part for one in log_dirs_in(done) for part in one["partitions"] if part["isFuture"])
     assert part["offsetLag"] == ends[name] - int(last.stem)
     assert part["size"] == sizes_of(first)[name] - (first / name / last.name).stat().st_size
+    index = earlier[-1].with_suffix(".index")
+    for entry in ((1 << 30, 7), (1, 1 << 30)):  # one that fits no batch is not used
+        index.write_bytes(struct.pack(">ii", *entry) + bytes(80))
+        done = describe("-c", sample.config, "--format", "json")
+        assert [part] == [part for one in log_dirs_in(done) for part in one["partitions"] if part["isFuture"]]
     for index in future.glob("*.index"):  # without an index all headers are followed
         index.unlink()
     done = describe("-c", sample.config, "--format", "json")
@@ -135,11 +154,15 @@ def test_zeros_of_a_preallocated_segment_do_not_count(sample: Sample) -> None:
     os.truncate(active, active.stat().st_size + (1 << 20))
     done = describe("-c", sample.config, "--format", "json")
     assert {part["partition"]: part["size"] for part in log_dirs_in(done)[0]["partitions"]} == sizes
-    with active.open("ab") as file:
-        file.write(b"\x01")  # this is no rest of a preallocation
-    done = describe("-c", sample.config, "--format", "json")
-    found = {part["partition"]: part["size"] for part in log_dirs_in(done)[0]["partitions"]}
-    assert found[name] == sizes[name] + (1 << 20) + 1
+    for junk in (b"\x01", b"\x01" + bytes(1 << 20)):
+        os.truncate(active, active.stat().st_size - (1 << 20))
+        with active.open("ab") as file:
+            file.write(bytes(20) + junk)  # this is no rest of a preallocation
+            os.truncate(active, file.tell())
+        done = describe("-c", sample.config, "--format", "json")
+        found = {part["partition"]: part["size"] for part in log_dirs_in(done)[0]["partitions"]}
+        assert found[name] == sizes_of(sample.log_dirs[0])[name]
+        os.truncate(active, active.stat().st_size - 20 - len(junk) + (1 << 20))
 
 
 class TestOffline:
