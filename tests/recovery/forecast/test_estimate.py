@@ -121,6 +121,16 @@ def test_of_unflushed_segments_those_that_a_run_begins_with(tmp_path: Path) -> N
     assert counted(report) == started
     assert report.segment_count > 0
 
+    flushed = sample.log_dirs[0] / "codec-none-0" / f"{0:020}.log"
+    flushed.with_suffix(".index").unlink()
+    before = started[str(sample.log_dirs[0])]
+    recover_in_process(sample, dry_run=True, observers=[note])
+    assert started[str(sample.log_dirs[0])] == (before[0], before[1] + flushed.stat().st_size)
+    assert counted(estimate(sample))[str(sample.log_dirs[0])] == (
+        before[0] + 1,
+        before[1] + flushed.stat().st_size,
+    )
+
 
 def test_a_recovery_point_in_the_checkpoint_counts(tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)
