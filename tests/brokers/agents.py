@@ -42,6 +42,11 @@ RULES = {
         "lowercaseOutputLabelNames": True,
         "rules": _USUAL_RULES,
     },
+    "log-manager": {
+        "lowercaseOutputName": True,
+        "includeObjectNames": ["kafka.log:type=LogManager,*"],
+        "rules": _USUAL_RULES,
+    },
     "none": {},
     "none-lowercase": {"lowercaseOutputName": True, "lowercaseOutputLabelNames": True},
 }
