@@ -5,7 +5,6 @@ The run reads a copy of the broker's log dirs, slowed down so that its ETA is no
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -35,7 +34,8 @@ pytestmark = [
     needs(PROMETHEUS),
 ]
 
-_BYTES_PER_SECOND = "8000000"
+_BYTES_PER_SECOND = "25000000"
+_LOGS = 20
 _RANGE_S = 300.0
 _RUN, _TEXTFILE, _BROKER = "run", "textfile", "broker"
 
@@ -63,7 +63,7 @@ class Scraped:
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     root = tmp_path_factory.mktemp("scraped")
     brokers, runs = root / "broker's", root / "run's"
-    generate(brokers, Shape(bytes_total=100 << 20, batch_bytes=170, partitions=10, segments=3))
+    generate(brokers, Shape(bytes_total=300 << 20, batch_bytes=170, partitions=_LOGS, segments=3))
     shutil.copytree(brokers, runs)
     _damage(sorted(runs.glob("d1/bench-*/*.log"))[0])
     exporter, metrics = free_port(), free_port()
@@ -80,6 +80,9 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         jobs = {_RUN: f"127.0.0.1:{metrics}", _TEXTFILE: node, _BROKER: f"127.0.0.1:{exporter}"}
         with Prometheus(root / "prometheus", {job: [at] for job, at in jobs.items()}, [RULES]) as prometheus:
             broker.launch()
+            prometheus.wait_for(
+                f'kafka_log_logmanager_remaininglogstorecover{{job="{_BROKER}"}} < {_LOGS // 2 - 1}'
+            )
             broker.wait_for("Kafka Server started")
             run = _start(runs, metrics, textfile)
             try:
@@ -167,7 +170,9 @@ def test_node_exporter_shows_the_whole_file(scraped: Scraped) -> None:
     left, shown = _samples(scraped.textfile.read_text()), _samples(scraped.exporter)
     assert left.items() <= shown.items()
     names = {name for name, _ in left}
-    gone = {name for name in metric_names() if "remaining" in name and "logmanager" in name or "eta" in name}
+    gone = {
+        name for name in metric_names() if ("remaining" in name and "logmanager" in name) or "eta" in name
+    }
     assert metric_names() - names <= gone | {"kafka_log_recovery_bytes_per_second"}
     assert shown["node_textfile_scrape_error", frozenset()] == 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 def tmpfs(place: Path, *, size: str = "512m") -> Iterator[Path]:
     """A file system in memory, mounted on *place*, which is made."""
     place.mkdir(parents=True)
-    with _mounted(place, "tmpfs", f"size={size}"):
+    with mounting(place, "tmpfs", f"size={size}"):
         yield place
 
 
@@ -52,7 +52,7 @@ def overlay(place: Path, lower: Path) -> Iterator[Path]:
         merged = place / "merged"
         merged.mkdir()
         options = f"lowerdir={copied},upperdir={above / 'upper'},workdir={above / 'work'}"
-        yield stack.enter_context(_mounted(merged, "overlay", options))
+        yield stack.enter_context(mounting(merged, "overlay", options))
 
 
 @contextmanager
@@ -78,7 +78,8 @@ def failing_disk(place: Path) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def _mounted(place: Path, kind: str, options: str) -> Iterator[Path]:
+def mounting(place: Path, kind: str, options: str) -> Iterator[Path]:
+    """A file system of *kind* on *place*, which is there."""
     _run("mount", "-t", kind, "-o", options, kind, str(place))
     try:
         yield place

@@ -24,6 +24,7 @@ from tests.servers.chromium import PROGRAMS as BROWSERS
 from tests.servers.chromium import chromium_program
 from tests.servers.file_systems import overlay, tmpfs
 from tests.servers.prometheus import PROGRAMS as PROMETHEUS_PROGRAMS
+from tests.servers.systemd import PROGRAM as NSPAWN
 
 OTHER_USER = 65534
 
@@ -143,6 +144,12 @@ def has_prometheus() -> bool:
     return all(map(_has, PROMETHEUS_PROGRAMS))
 
 
+@functools.cache
+def has_nspawn() -> bool:
+    """Whether a systemd can be booted in a container."""
+    return _has(NSPAWN)
+
+
 MOUNTS = Need(
     is_met=may_mount,
     lack="no right to mount (CAP_SYS_ADMIN)",
@@ -217,6 +224,13 @@ PROMETHEUS = Need(
     tests="the tests of alerts and dashboard",
     remedy="install prometheus and prometheus-node-exporter",
 )
+SYSTEMD = Need(
+    is_met=has_nspawn,
+    lack=f"no {NSPAWN} on the PATH",
+    tests="the tests of the systemd unit",
+    remedy="install systemd-container",
+    beyond=(MOUNTS, OVERLAYS),
+)
 ALL = (
     MOUNTS,
     MOUNTS_APART,
@@ -230,6 +244,7 @@ ALL = (
     GO,
     CHROMIUM,
     PROMETHEUS,
+    SYSTEMD,
 )
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from tests.servers.s3_server import free_port
 
 PROGRAMS = ("prometheus", "promtool", "prometheus-node-exporter")
-SCRAPE_INTERVAL = "250ms"
+SCRAPE_INTERVAL = "1s"  # also how long an answer may take
 _ANSWER_S = 60.0
 
 
@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 class Prometheus:
-    """A server that scrapes *targets* (addresses by job), with the rules in *rule_files*, until the end of the context."""
+    """A server that scrapes *targets* (addresses by job), with the rules in *rule_files*, until the context ends."""
 
     def __init__(
         self, folder: Path, targets: Mapping[str, Sequence[str]], rule_files: Sequence[Path] = ()
