@@ -63,14 +63,14 @@ class Scraped:
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
     root = tmp_path_factory.mktemp("scraped")
     brokers, runs = root / "broker's", root / "run's"
-    generate(brokers, Shape(bytes_total=300 << 20, batch_bytes=170, partitions=_LOGS, segments=3))
+    generate(brokers, Shape(bytes_total=400 << 20, batch_bytes=170, dirs=1, partitions=_LOGS, segments=3))
     shutil.copytree(brokers, runs)
     _damage(sorted(runs.glob("d1/bench-*/*.log"))[0])
     exporter, metrics = free_port(), free_port()
     textfile = root / "textfiles" / "kafka-log-recovery.prom"
     textfile.parent.mkdir()
     broker = Broker(
-        [brokers / "d1", brokers / "d2"],
+        [brokers / "d1"],
         work_dir=root / "work",
         properties=QUIET_PROPERTIES | {"num.recovery.threads.per.data.dir": "1"},
         ports=(free_port(), free_port()),
@@ -80,9 +80,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         jobs = {_RUN: f"127.0.0.1:{metrics}", _TEXTFILE: node, _BROKER: f"127.0.0.1:{exporter}"}
         with Prometheus(root / "prometheus", {job: [at] for job, at in jobs.items()}, [RULES]) as prometheus:
             broker.launch()
-            prometheus.wait_for(
-                f'kafka_log_logmanager_remaininglogstorecover{{job="{_BROKER}"}} < {_LOGS // 2 - 1}'
-            )
+            prometheus.wait_for(f'kafka_log_logmanager_remaininglogstorecover{{job="{_BROKER}"}} < {_LOGS}')
             broker.wait_for("Kafka Server started")
             run = _start(runs, metrics, textfile)
             try:
@@ -199,7 +197,7 @@ def _start(root: Path, port: int, textfile: Path) -> subprocess.Popen[str]:
 
 
 def _log_dirs(root: Path) -> set[str]:
-    return {str(root / name) for name in ("d1", "d2")}
+    return {str(root / "d1")}
 
 
 def _damage(log: Path) -> None:

@@ -55,7 +55,7 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _OTHER_TOOLS_OPTIONS = {
     *("--strict", "--describe", "--branch", "--source"),
     *("--archives", "--conf", "--py-files", "--what"),
-    *("--no-deps", "--wheel-dir", "--timestamps"),
+    *("--no-deps", "--wheel-dir", "--timestamps", "--replicas"),
 }
 """Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's, kubectl's."""
 
