@@ -259,19 +259,18 @@ def milliseconds(text: str) -> int:
 
 def byte_rate(text: str) -> int:
     """Return *text* as bytes a second."""
-    rate = byte_count(text)
-    if not rate:
-        raise argparse.ArgumentTypeError(
-            f"{text}: expected an integer above 0, optionally followed by k, M or G"
-        )
-    return rate
+    return _bytes(text, 1, "an integer above 0")
 
 
 def byte_count(text: str) -> int:
     """Return *text* as a number of bytes."""
+    return _bytes(text, 0, "an integer")
+
+
+def _bytes(text: str, minimum: int, expected: str) -> int:
     match = _SIZE.fullmatch(text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text}: expected an integer, optionally followed by k, M or G")
+    if match is None or int(match[1]) < minimum:
+        raise argparse.ArgumentTypeError(f"{text}: expected {expected}, optionally followed by k, M or G")
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
