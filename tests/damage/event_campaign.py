@@ -131,13 +131,17 @@ def _kill(case: Case, number: int, thread_count: int) -> None:
 
 
 def _offline(case: Case) -> list[str]:
-    """Some read of a log fails."""
+    """Some read of a log fails, and so does each one of that file after it: a forecast may be the first to meet it."""
     number, count, lock = case.rng.randint(1, 20), itertools.count(1), threading.Lock()
     scan = PartitionFiles.scan
+    broken: set[tuple[int, str]] = set()
 
     def failing(files: PartitionFiles, request: Any) -> Any:
+        place = (id(files), request.part.file)
         with lock:
             if next(count) == number:
+                broken.add(place)
+            if place in broken:
                 raise OSError(errno.EIO, "Input/output error", request.part.file)
         return scan(files, request)
 

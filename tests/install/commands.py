@@ -29,8 +29,6 @@ RUN: dict[str, tuple[str, int]] = {
         PLAIN,
         0,
     ),
-    f"kafka-log-recovery recover {CONFIG} --progress log --exit-zero-on-truncation": (PLAIN, 0),
-    f"kafka-log-recovery recover {CONFIG} --progress json --exit-zero-on-truncation": (PLAIN, 0),
     "kafka-log-recovery quarantine list -c FILE": (PLAIN, 0),
     "kafka-log-recovery quarantine list -c FILE --verify": (PLAIN, 0),
     "kafka-log-recovery quarantine purge -c FILE --older-than 30d": (PLAIN, 0),
@@ -41,6 +39,7 @@ RUN: dict[str, tuple[str, int]] = {
     f"kafka-log-recovery verify {CONFIG} --deep": (PLAIN, 0),
     f"kafka-log-recovery verify {CONFIG} --topic orders": (PLAIN, 0),
     f"kafka-log-recovery log-dirs --describe {CONFIG}": (PLAIN, 0),
+    f"kafka-log-recovery estimate {CONFIG}": (PLAIN, 0),
     f"{S3} inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
     f"{S3} verify s3://backups/kafka": (ARCHIVE, 0),
     f"{S3} recover s3://backups/kafka --output s3://backups/recovered": (ARCHIVE, 0),
@@ -51,6 +50,11 @@ RUN: dict[str, tuple[str, int]] = {
 tests/recovery/spark/test_s3.py has real ones."""
 
 ELSEWHERE = {
+    f"kafka-log-recovery watch /var/log/kafka/server.log {CONFIG}": "tests/kafka/test_watch.py",
+    "kafka-log-recovery watch /logs/server.log --forever --progress log --metrics-port 9405 --metrics-host 0.0.0.0": (
+        "tests/recovery/follow/test_watch.py"
+    ),
+    "python3 -m venv /opt/kafka-log-recovery": "tests/deploy/test_systemd.py",
     "kafka-log-recovery watch http://kafka-0:9404/metrics": "tests/kafka/test_watch_gauges.py",
     "kafka-log-recovery watch http://localhost:8778/jolokia": "the same",
     "pip install .": "the environment of the extra that it names is made by it",

@@ -176,7 +176,7 @@ class TestOtherVersions:
     def test_its_release_is_known_by_what_it_has_registered(self, handed_over_to_another: HandedOver) -> None:
         release = handed_over_to_another.report["release"]
         is_newer = "Kafka version: 4.4.0" in handed_over_to_another.theirs.log
-        assert (release["name"], release["origin"][:8]) == ("4.4" if is_newer else "4.3", "broker 1")
+        assert (release["name"], release["origin"][:6]) == ("4.4" if is_newer else "4.3", "node 1")
 
     def test_the_broker_has_nothing_left_to_recover(self, handed_over_to_another: HandedOver) -> None:
         assert handed_over_to_another.theirs.recovered != []
