@@ -224,7 +224,12 @@ def test_cordons_that_a_broker_ignores(version: str, cluster: Cluster) -> None:
     def snapshot() -> None:
         folder = cluster.log_dirs[0] / "__cluster_metadata-0"
         before = set(folder.glob("*.checkpoint"))
-        with cluster.broker(metadata__log__max__snapshot__interval__ms="500") as broker:
+        # A snapshot is begun by a record that comes late enough: here those that a controller writes when it is idle
+        due = {
+            "metadata__log__max__snapshot__interval__ms": "500",
+            "metadata__max__idle__interval__ms": "500",
+        }
+        with cluster.broker(**due) as broker:
             broker.start()
             deadline = time.monotonic() + 60
             while set(folder.glob("*.checkpoint")) <= before:
