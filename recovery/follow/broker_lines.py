@@ -259,9 +259,11 @@ KEYWORDS = tuple(
 
 def said_in(text: str) -> Said | None:
     """Return what *text*, a line or the message of one, says of a load; None if nothing."""
-    for words, read in _READERS:
-        if words in text and (said := read(text)) is not None:
-            return said
+    for words, pattern, read in _READERS:
+        if words in text and (match := pattern.search(text)) is not None:
+            said = read(match)
+            if said is not None:
+                return said
     return None
 
 
@@ -269,9 +271,8 @@ def _fields(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in _FIELD.findall(text)}
 
 
-def _of_loader(text: str) -> Said | None:
-    match = _OF_LOADER.search(text)
-    if match is None or match["partition"].startswith(_METADATA):
+def _of_loader(match: re.Match[str]) -> Said | None:
+    if match["partition"].startswith(_METADATA):
         return None
     partition, log_dir = match["partition"], match["dir"]
     if match["base"] is not None:
@@ -281,21 +282,18 @@ def _of_loader(text: str) -> Said | None:
             base_offset=int(match["base"]),
             ordinal=None if match["x"] is None else int(match["x"]),
             count=None if match["y"] is None else int(match["y"]),
-            size_bytes=_fields(text).get("size_bytes"),
+            size_bytes=_fields(match.string).get("size_bytes"),
         )
     if match["cut"] is not None:
         cut = int(match["cut"])
         return SegmentCut(log_dir=log_dir, partition=partition, base_offset=cut, text=match["cut_words"])
-    words = text[match.start("words") :].rstrip()
+    words = match.string[match.start("words") :].rstrip()
     if match["trouble"] is not None:
         return Trouble(level="warning", text=words, log_dir=log_dir, partition=partition)
     return LogTouched(log_dir=log_dir, partition=partition)
 
 
-def _invalid_messages(text: str) -> Said | None:
-    match = _INVALID.search(text)
-    if match is None:
-        return None
+def _invalid_messages(match: re.Match[str]) -> Said | None:
     log_dir, folder = os.path.split(match["path"])
     if folder.startswith(_METADATA):
         return None
@@ -303,15 +301,12 @@ def _invalid_messages(text: str) -> Said | None:
         log_dir=log_dir,
         partition=partition_of(folder),
         base_offset=int(match["base"]),
-        text=text[match.start() : match.end()],
+        text=match[0],
         position=int(match["position"]),
     )
 
 
-def _loaded(text: str) -> Said | None:
-    match = _LOADED.search(text)
-    if match is None:
-        return None
+def _loaded(match: re.Match[str]) -> Said:
     log_dir, folder = os.path.split(match["path"])
     return LogLoaded(
         log_dir=log_dir,
@@ -326,10 +321,7 @@ def _loaded(text: str) -> Said | None:
     )
 
 
-def _not_loaded(text: str) -> Said | None:
-    match = _NOT_LOADED.search(text)
-    if match is None:
-        return None
+def _not_loaded(match: re.Match[str]) -> Said:
     log_dir, folder = os.path.split(match["path"])
     return LogLoaded(
         log_dir=log_dir,
@@ -349,77 +341,71 @@ def partition_of(folder: str) -> str:
     return folder
 
 
-def _began(text: str) -> Said | None:
-    match = _BEGAN.search(text)
-    if match is None:
-        return None
+def _began(match: re.Match[str]) -> Said:
     log_dirs = tuple(filter(None, match["dirs"].split(", ")))
     return LoadBegan(log_dirs=log_dirs, has_java_log_manager=match["list"] == "[")
 
 
-def _listed(text: str) -> Said | None:
-    clean, unclean = _CLEAN.search(text), _UNCLEAN.search(text)
-    match = clean or unclean
-    if match is None:
-        return None
-    fields = _fields(text)
+def _listed(match: re.Match[str]) -> Said:
+    fields = _fields(match.string)
     return LogDirListed(
         log_dir=match["dir"],
-        had_clean_shutdown=clean is not None,
+        had_clean_shutdown=match.re is _CLEAN,
         log_count=None if match["n"] is None else int(match["n"]),
         unflushed_segments=fields.get("unflushed_segments"),
         unflushed_bytes=fields.get("unflushed_bytes"),
     )
 
 
-def _without_logs(text: str) -> Said | None:
-    match = _WITHOUT_LOGS.search(text)
-    return match and LogDirListed(log_dir=match["dir"], had_clean_shutdown=False, log_count=0)
+def _without_logs(match: re.Match[str]) -> Said:
+    return LogDirListed(log_dir=match["dir"], had_clean_shutdown=False, log_count=0)
 
 
-def _ended(text: str) -> Said | None:
-    match = _ENDED.search(text)
-    return match and LoadEnded(log_count=int(match["n"]))
+def _ended(match: re.Match[str]) -> Said:
+    return LoadEnded(log_count=int(match["n"]))
 
 
-def _own_end(text: str) -> Said | None:
-    return LoadEnded(log_count=0, is_complete=False) if _OWN_END.search(text) else None
+def _own_end(_: re.Match[str]) -> Said:
+    return LoadEnded(log_count=0, is_complete=False)
 
 
-def _dir_failed(text: str) -> Said | None:
-    match = _DIR_FAILED.search(text)
-    return match and LogDirFailed(log_dir=match["dir"], text=text[match.start() :].rstrip())
+def _dir_failed(match: re.Match[str]) -> Said:
+    return LogDirFailed(log_dir=match["dir"], text=_to_the_end(match))
 
 
-def _last_words(text: str) -> Said | None:
-    match = _LAST_WORDS.search(text)
-    return match and BrokerEnded(text=text[match.start() :].rstrip())
+def _last_words(match: re.Match[str]) -> Said:
+    return BrokerEnded(text=_to_the_end(match))
 
 
-def _runs(text: str) -> Said | None:
-    return BrokerRuns() if _RUNS.search(text) else None
+def _to_the_end(match: re.Match[str]) -> str:
+    return match.string[match.start() :].rstrip()
 
 
-def _begins(text: str) -> Said | None:
-    return BrokerBegan() if _BEGINS.search(text) else None
+def _runs(_: re.Match[str]) -> Said:
+    return BrokerRuns()
 
 
-_READERS: tuple[tuple[str, Callable[[str], Said | None]], ...] = (
-    ("Completed load of", _loaded),
-    ("partition=", _of_loader),
-    ("while loading logs in", _not_loaded),
-    ("Loading logs from", _began),
-    ("shutdown file was found", _listed),
-    ("No logs found", _without_logs),
-    ("Loaded ", _ended),
-    ("log dir ", _dir_failed),
-    ("logs in dir ", _dir_failed),
-    ("Found invalid messages", _invalid_messages),
-    ("STARTED", _runs),
-    ("unfenced", _runs),
-    ("started", _runs),
-    ("Log4jController", _begins),
-    ("", _last_words),
-    ("e", _own_end),
+def _begins(_: re.Match[str]) -> Said:
+    return BrokerBegan()
+
+
+_READERS: tuple[tuple[str, re.Pattern[str], Callable[[re.Match[str]], Said | None]], ...] = (
+    ("Completed load of", _LOADED, _loaded),
+    ("partition=", _OF_LOADER, _of_loader),
+    ("while loading logs in", _NOT_LOADED, _not_loaded),
+    ("Loading logs from", _BEGAN, _began),
+    ("shutdown file was found", _CLEAN, _listed),
+    ("shutdown file was found", _UNCLEAN, _listed),
+    ("No logs found", _WITHOUT_LOGS, _without_logs),
+    ("Loaded ", _ENDED, _ended),
+    ("log dir ", _DIR_FAILED, _dir_failed),
+    ("logs in dir ", _DIR_FAILED, _dir_failed),
+    ("Found invalid messages", _INVALID, _invalid_messages),
+    ("STARTED", _RUNS, _runs),
+    ("unfenced", _RUNS, _runs),
+    ("started", _RUNS, _runs),
+    ("Log4jController", _BEGINS, _begins),
+    ("", _LAST_WORDS, _last_words),
+    ("e", _OWN_END, _own_end),
 )
-"""Words without which a reader finds nothing, the most frequent first; a text that many loads print comes early."""
+"""Words without which a pattern finds nothing, the most frequent first; a text that many loads print comes early."""

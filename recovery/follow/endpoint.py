@@ -13,9 +13,9 @@ import ssl
 import time
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from recovery.errors import UsageError
@@ -39,17 +39,6 @@ _ACCEPT = "text/plain;version=0.0.4, application/json;q=0.9, */*;q=0.1"
 
 class NoReadingError(Exception):
     """There is no reading; the message says where and why."""
-
-
-class Endpoint(Protocol):
-    """One place to read from."""
-
-    @property
-    def url(self) -> str:
-        """What is asked for, without a password."""
-
-    def read(self) -> Reading:
-        """Look once. Raises: NoReadingError."""
 
 
 def endpoint_of(source: str) -> Endpoint:
@@ -113,39 +102,46 @@ class _Client:
 
 
 @dataclass(frozen=True, slots=True)
-class _Metrics:
+class Endpoint(ABC):
+    """One place to read from."""
+
+    client: _Client
+
+    @property
+    def url(self) -> str:
+        """What is asked for, without a password."""
+        return self.client.url
+
+    def read(self) -> Reading:
+        """Look once. Raises: NoReadingError."""
+        try:
+            return self._reading()
+        except MalformedAnswerError as error:
+            raise NoReadingError(f"{self.url}: {error}") from error
+
+    @abstractmethod
+    def _reading(self) -> Reading:
+        """Look once. Raises: MalformedAnswerError, NoReadingError."""
+
+
+class _Metrics(Endpoint):
     """A page in Prometheus' text format: jmx_exporter's, Strimzi's reporter's, this tool's."""
 
-    client: _Client
+    __slots__ = ()
 
-    @property
-    def url(self) -> str:
-        return self.client.url
-
-    def read(self) -> Reading:
-        try:
-            return read_metrics(_lines(self.client.get()))
-        except MalformedAnswerError as error:
-            raise NoReadingError(f"{self.url}: {error}") from error
+    def _reading(self) -> Reading:
+        return read_metrics(_lines(self.client.get()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Jolokia:
+class _Jolokia(Endpoint):
     """A Jolokia agent in the broker's JVM, 1.x or 2.x; or this tool, which has the MBeans of LogManager alone."""
 
-    client: _Client
+    __slots__ = ()
 
-    @property
-    def url(self) -> str:
-        return self.client.url
-
-    def read(self) -> Reading:
-        try:
-            answers = [self._ask(LOG_MANAGER)]
-            answers += filter(None, (self._ask_more(mbean) for mbean in (BROKER_STATE, START_TIME)))
-            return read_jolokia(answers)
-        except MalformedAnswerError as error:
-            raise NoReadingError(f"{self.url}: {error}") from error
+    def _reading(self) -> Reading:
+        answers = [self._ask(LOG_MANAGER)]
+        answers += filter(None, (self._ask_more(mbean) for mbean in (BROKER_STATE, START_TIME)))
+        return read_jolokia(answers)
 
     def _ask(self, mbean: str) -> bytes:
         return b"".join(self.client.get(f"/read/{quote(mbean, safe=':=,*./')}"))
