@@ -91,10 +91,14 @@ class _Cluster:
         arguments = ["--create", "--topic", topic, "--replica-assignment", "2:3", *configs]
         self._ask(2, "org.apache.kafka.tools.TopicCommand", *arguments)
 
-    def write(self, node: int, topic: str, records: int, *, transactional_id: str = "") -> None:
-        """Let a producer write *records* of 420 bytes by way of broker *node*."""
-        arguments = ["--topic", topic, "--num-records", str(records), "--record-size", "420"]
+    def write(
+        self, node: int, topic: str, records: int, *, size: int = 420, transactional_id: str = ""
+    ) -> None:
+        """Let a producer write *records* of *size* bytes by way of broker *node*, a batch each in `unclean`."""
+        arguments = ["--topic", topic, "--num-records", str(records), "--record-size", str(size)]
         arguments += ["--throughput", "4000"]
+        if topic == UNCLEAN:
+            arguments += ["--command-property", "batch.size=0"]
         if transactional_id:
             arguments += ["--transactional-id", transactional_id, "--transaction-duration-ms", "50"]
         printed = self._ask(node, "org.apache.kafka.tools.ProducerPerformance", *arguments)
@@ -162,15 +166,20 @@ def make_leader_changes(root: Path) -> TieredArchive:
         wait_until_still(archive)
         cluster.prefer()
         cluster.write(2, CLEAN, 400, transactional_id="third")
-        cluster.write(2, UNCLEAN, 100)
+        cluster.write(2, UNCLEAN, 80)
         cluster.brokers[3].kill()
         cluster.wait_for_leader(2, UNCLEAN, replicas=1)
-        cluster.write(2, UNCLEAN, 700)  # of these broker 3 will know nothing
+        cluster.write(
+            2, UNCLEAN, 700
+        )  # of these broker 3 will know nothing; the first go on in a segment it has
         wait_until_still(archive)
         cluster.brokers[2].kill()
         cluster.brokers[3].launch()
         cluster.brokers[3].wait_for("Kafka Server started")
         cluster.wait_for_leader(3, UNCLEAN, replicas=1)
+        cluster.write(
+            3, UNCLEAN, 1, size=20_000
+        )  # has no room there, so broker 3 copies that segment no more
         cluster.write(3, UNCLEAN, 500)
         cluster.brokers[2].start()
         cluster.wait_for_leader(3, UNCLEAN, replicas=2)
