@@ -15,11 +15,10 @@ from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
 from recovery.logdir.dirs import BrokerDirs, cordons_in, find_broker_dirs, topics_in
 from recovery.logdir.identity import identify
-from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
+from recovery.logdir.metadata_files import look_for_metadata
 from recovery.read.file_system import absolute
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer, Remark
-from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
 _COMPACT = "compact"
@@ -62,9 +61,11 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
     broker = dirs.broker
     overrides, topics_here = options.topic_configs or {}, topics_in(dirs.log_dirs)
     texts = (*options.config_notes, *dirs.notes, *without_effect(overrides, topics_here))
-    remarks = [Remark(text=text, level="warning") for text in texts]
     metadata_first = (absolute(broker.metadata_log_dir), *dirs.log_dirs)
-    metadata = _metadata(metadata_first, remarks)
+    metadata, place = look_for_metadata(metadata_first)
+    if metadata is None:
+        texts += (f"{place}: which topics are compacted is not known, so gaps in the offsets are not judged",)
+    remarks = [Remark(text=text, level="warning") for text in texts]
     identity = identify(metadata_first, node_id=broker.node_id, metadata_log_dir=None)
     release = starting_release(options.release, metadata, identity.node_id)
     remarks += [Remark(text=text, level="warning") for text in (release.warning,) if text is not None]
@@ -114,22 +115,3 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
         segment_index_bytes=config.segment_index_bytes if is_known else None,
         topic_id=None if metadata is None else metadata.topic_ids.get(topic),
     )
-
-
-def _metadata(dirs: Sequence[str], remarks: list[Remark]) -> ClusterMetadata | None:
-    """Return what the metadata log says of topics, None if there is none or it cannot be read."""
-    source = "no __cluster_metadata-0 in the log dirs"
-    try:
-        folder = find_metadata_folder(dirs)
-        if folder is not None:
-            source = folder
-            return load_cluster_metadata(folder)
-    except (FormatError, OSError) as error:
-        source = f"{source}: {error}"
-    remarks.append(
-        Remark(
-            text=f"{source}: which topics are compacted is not known, so gaps in the offsets are not judged",
-            level="warning",
-        )
-    )
-    return None

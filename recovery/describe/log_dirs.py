@@ -26,10 +26,8 @@ from recovery.logdir.dirs import BrokerDirs, cordons_in
 from recovery.logdir.identity import identify
 from recovery.logdir.listing import mount_problems
 from recovery.logdir.lock import is_locked_by_broker
-from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
+from recovery.logdir.metadata_files import look_for_metadata
 from recovery.read.file_system import absolute, is_folder
-from segfmt.errors import FormatError
-from segfmt.filenames import CLUSTER_METADATA_FOLDER
 from segfmt.java_text import LONG_MAX
 
 _UNKNOWN_BROKER = -1
@@ -204,12 +202,7 @@ def _metadata(dirs: BrokerDirs, warnings: list[str]) -> ClusterMetadata | None:
     """Return what the metadata log of the broker says; None, with a warning, if it cannot be read."""
     broker = dirs.broker
     places = dict.fromkeys([broker.metadata_log_dir, *broker.log_dirs, *broker.own_log_dirs])
-    why = f"no {CLUSTER_METADATA_FOLDER} in the log dirs"
-    try:
-        folder = find_metadata_folder(map(absolute, places))
-        if folder is not None:
-            return load_cluster_metadata(folder)
-    except (FormatError, OSError) as error:
-        why = str(error)
-    warnings.append(f"{why}: whether dynamic settings cordon a log dir is not known")
-    return None
+    metadata, place = look_for_metadata(map(absolute, places))
+    if metadata is None:
+        warnings.append(f"{place}: whether dynamic settings cordon a log dir is not known")
+    return metadata

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,12 +32,11 @@ from recovery.load.model import LogSettings
 from recovery.load.release import Release
 from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
 from recovery.logdir.identity import identify
-from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
+from recovery.logdir.metadata_files import look_for_metadata
 from recovery.problem import Note, Problem
 from recovery.quantity import bytes_text
 from recovery.read.file_system import absolute
 from recovery.read.kernel_start import start_kernels
-from segfmt.errors import FormatError
 from segfmt.filenames import LOG_SUFFIX
 
 _NOTABLE_METADATA_BYTES = 64 << 20
@@ -242,27 +242,18 @@ def _settings_of(topic: str, configs: TopicConfigs) -> LogSettings:
 
 def _metadata(dirs: Sequence[str], texts: list[str]) -> ClusterMetadata | None:
     """Return what the metadata log says, None if there is none or it cannot be read; *texts* get remarks on it."""
-    found = "no __cluster_metadata-0 in the log dirs"
-    try:
-        folder = find_metadata_folder(dirs)
-        if folder is not None:
-            found = folder
-            metadata = load_cluster_metadata(folder)
-            size_bytes = _log_bytes(folder)
-            if size_bytes >= _NOTABLE_METADATA_BYTES:
-                texts.append(
-                    f"before its other logs a node reads {folder}, {bytes_text(size_bytes)}, at each start"
-                )
-            return metadata
-    except (FormatError, OSError) as error:
-        found = f"{found}: {error}"
-    texts.append(f"{found}: the settings are those of the properties alone, and Kafka's defaults")
-    return None
+    metadata, place = look_for_metadata(dirs)
+    if metadata is None:
+        texts.append(f"{place}: the settings are those of the properties alone, and Kafka's defaults")
+    elif (size_bytes := _log_bytes(place)) >= _NOTABLE_METADATA_BYTES:
+        texts.append(f"before its other logs a node reads {place}, {bytes_text(size_bytes)}, at each start")
+    return metadata
 
 
 def _log_bytes(folder: str) -> int:
-    with os.scandir(folder) as entries:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # a broker may be deleting a segment
         return sum(entry.stat().st_size for entry in entries if entry.name.endswith(LOG_SUFFIX))
+    return 0
 
 
 def _later_threads(broker: BrokerConfig, metadata: ClusterMetadata, node_id: int | None) -> list[str]:

@@ -15,7 +15,7 @@ from native.crc32c import crc32c_of_bytes
 from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from recovery.logdir.listing import is_of_type, other_kind
 from recovery.read.file_system import check_size, is_folder, naming, open_unseen, read_at
-from segfmt.errors import FileNameError, MalformedMetadataError
+from segfmt.errors import FileNameError, FormatError, MalformedMetadataError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
 from segfmt.metadata_log import BytesOnDisk
 
@@ -50,6 +50,26 @@ def load_cluster_metadata(folder: str) -> ClusterMetadata:
         if _stamps(folder) == before:
             return metadata
     raise OSError(f"{folder}: changes while it is read: is the broker running?")
+
+
+def look_for_metadata(dirs: Iterable[str]) -> tuple[ClusterMetadata | None, str]:
+    """Return what the metadata log in one of *dirs* says, None if there is none or it cannot be read.
+
+    For commands that change nothing, and can say what they do not know then.
+
+    Returns:
+        It, and its folder, or why it is None.
+    """
+    try:
+        folder = find_metadata_folder(dirs)
+    except OSError as error:
+        return None, str(error)
+    if folder is None:
+        return None, f"no {CLUSTER_METADATA_FOLDER} in the log dirs"
+    try:
+        return load_cluster_metadata(folder), folder
+    except (FormatError, OSError) as error:
+        return None, str(error) if isinstance(error, OSError) else f"{folder}: {error}"
 
 
 def read_metadata_files(

@@ -22,9 +22,10 @@ An ETA by bytes alone would promise the end of 10,000 nearly empty logs at once.
 """
 MOST_ASSUMED_SHARE = 0.04
 LEAST_LOG_S = 0.002
-"""What that may make out of a whole run, and seconds that a log takes of a CPU in any case.
+"""What that may make out of a whole run, and the seconds that a log takes of a CPU in any case, its bytes included.
 
-With a slow disk, or a limit on bytes a second, bytes say little of what a log costs besides.
+With a slow disk, or a limit on bytes a second, bytes say little of what a log costs besides: one is read while the
+other is waited for.
 """
 COST_SAMPLE_S = 2.0
 ASSUMED_LOGS = 20
@@ -178,8 +179,10 @@ class Work:
             return 0.0
         elapsed_s = monotonic_s - self._start_s
         byte_s = elapsed_s / self.bytes.amount
-        most_s = MOST_ASSUMED_SHARE * (elapsed_s + remaining_bytes * byte_s) / max(remaining_logs, 1)
-        return min(LOG_WORK_BYTES * byte_s, max(most_s, LEAST_LOG_S))
+        all_logs = max(self.logs.amount + remaining_logs, 1)
+        most_s = MOST_ASSUMED_SHARE * (elapsed_s + remaining_bytes * byte_s) / all_logs
+        least_s = LEAST_LOG_S - remaining_bytes * byte_s / max(remaining_logs, 1)
+        return min(LOG_WORK_BYTES * byte_s, max(most_s, least_s))
 
     def _measured_log_s(self, assumed_s: float) -> float:
         """Return what a log takes by least squares over the run, with the assumption as if it were measured, too."""
