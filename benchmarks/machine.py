@@ -67,13 +67,14 @@ class CpuMeter:
     def __init__(self) -> None:
         self._start = self._now()
 
-    def foreign_share(self) -> float:
+    def foreign_share(self, running_cpu_seconds: float = 0.0) -> float:
         """Return the share of all CPUs, 0 to 1, that others have used since the meter was made.
 
-        Children count as ours once they have been waited for.
+        Args:
+            running_cpu_seconds: what children have used that still run; those that have been waited for count anyway.
         """
         wall, busy, own = (now - before for now, before in zip(self._now(), self._start, strict=True))
-        return max(0.0, busy - own) / max(wall * (os.cpu_count() or 1), 1e-9)
+        return max(0.0, busy - own - running_cpu_seconds) / max(wall * (os.cpu_count() or 1), 1e-9)
 
     @staticmethod
     def _now() -> tuple[float, float, float]:
