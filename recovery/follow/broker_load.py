@@ -266,12 +266,12 @@ class BrokerLoad:
         log = log_dir.log(said.partition)
         if log_dir.is_partial and log.thread_num is None:
             yield from self._leave_out(log_dir, log, said.base_offset)
+        known = log.count, log.size_bytes
         if said.count is not None and not log_dir.has_segments:
             log.count = said.count
-        known_bytes = log.size_bytes
         if said.size_bytes is not None:
             log.sizes_bytes.setdefault(said.base_offset, said.size_bytes)
-        if log.thread_num is not None and log.size_bytes != known_bytes:
+        if log.thread_num is not None and (log.count, log.size_bytes) != known:
             yield _started(log_dir, log, log.thread_num)
         yield from self._take_in_hand(log_dir, log)
         yield from self._finish_segment(log_dir, log)

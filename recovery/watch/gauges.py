@@ -110,7 +110,7 @@ class Gauges:
                 self._log_dir(event.log_dir).scan(event)
             case SegmentRecovered():
                 self._last_progress_ms = event.now_ms
-                self._log_dir(event.log_dir).recover_segment(event)
+                self._work.add(0, self._log_dir(event.log_dir).recover_segment(event), event.monotonic_s)
             case SegmentsLeft():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).remaining_segments[event.thread_num] = event.remaining_segments
@@ -121,12 +121,10 @@ class Gauges:
                 self._work.add(scanned_bytes, done_logs, event.monotonic_s)
             case PartitionFinished():
                 self._last_progress_ms = event.now_ms
-                self._log_dir(event.log_dir).finish_log(event)
-                self._work.add(0, 1, event.monotonic_s)
+                self._work.add(0, self._log_dir(event.log_dir).finish_log(event), event.monotonic_s)
             case PartitionChecked():
                 self._last_progress_ms = event.now_ms
-                self._log_dir(event.log_dir).finish_check(event)
-                self._work.add(0, 1, event.monotonic_s)
+                self._work.add(0, self._log_dir(event.log_dir).finish_check(event), event.monotonic_s)
             case CutByEarlierRun():
                 self._log_dir(event.log_dir).count_earlier_cut(event)
             case LogDirHandedOver():

@@ -26,6 +26,7 @@ class _Log:
     Attributes:
         folded_bytes: of recovered segments that belong to the share: not of those that an interrupted run has scanned.
         valid_bytes: of all recovered segments.
+        told_share: how much of the log the ETA counts as done, where no bytes are known.
     """
 
     recover_bytes: int
@@ -34,6 +35,7 @@ class _Log:
     folded_bytes: int = 0
     recovered_segments: int = 0
     valid_bytes: int = 0
+    told_share: float = 0.0
 
     @property
     def done_bytes(self) -> int:
@@ -73,6 +75,7 @@ class LogDirProgress:
     logs: dict[str, _Log] = field(default_factory=dict)
     partitions: dict[LogStatus, int] = field(default_factory=dict)
     taken_segments: dict[int, int] = field(default_factory=dict)
+    logs_with_segments: int = 0
     logs_in_hand: float = 0.0
     scanned: Pace = field(default_factory=Pace)
     work: Work = field(default_factory=Work)
@@ -104,8 +107,11 @@ class LogDirProgress:
         if log := self.logs.get(event.partition):
             log.scanned_bytes += event.scanned_bytes
 
-    def recover_segment(self, event: SegmentRecovered) -> None:
-        """Kafka: LogLoader.recoverLog, numUnflushed - numFlushed, or 0 after a truncation."""
+    def recover_segment(self, event: SegmentRecovered) -> float:
+        """Count a segment as done; return which part of a log that is for the ETA, where no bytes are known.
+
+        Kafka: LogLoader.recoverLog, numUnflushed - numFlushed, or 0 after a truncation.
+        """
         if event.remaining_segments is not None:
             self.remaining_segments[event.thread_num] = event.remaining_segments
         self.recovered_segments += 1
@@ -114,26 +120,52 @@ class LogDirProgress:
             log.folded_bytes += 0 if event.was_scanned_before else event.size_bytes
             log.recovered_segments += 1
             log.valid_bytes += event.valid_bytes
+            if not self.bytes_total:
+                return self._count_part(log, event.monotonic_s)
+        return 0.0
 
-    def finish_log(self, event: PartitionFinished) -> None:
-        """Count a log as done, what was cut from it, and what an interrupted run has recovered of it."""
+    def _count_part(self, log: _Log, monotonic_s: float) -> float:
+        """Count a log in hand by its segments, so that the ETA need not wait until it is finished.
+
+        How many it has, a broker may not say (4.x does not): then as many as those that are finished had.
+        """
+        expected_segments = float(log.segment_count)
+        if not expected_segments and self.logs_with_segments:
+            in_hand = sum(one.recovered_segments for one in self.logs.values())
+            expected_segments = (self.recovered_segments - in_hand) / self.logs_with_segments
+        if not expected_segments:
+            return 0.0
+        done_share = log.recovered_segments / max(expected_segments, log.recovered_segments + 1)
+        done_part = max(done_share - log.told_share, 0.0)
+        log.told_share += done_part
+        self.logs_in_hand += done_part
+        self.work.add(0, done_part, monotonic_s)
+        return done_part
+
+    def finish_log(self, event: PartitionFinished) -> float:
+        """Count a log as done, what was cut from it, and what an interrupted run has recovered of it.
+
+        Returns:
+            How much of the log was not counted as done before, for the ETA.
+        """
         log = self.logs.get(event.partition, _Log(0, 0))
         self.recovered_segments += max((event.recovered_segments or 0) - log.recovered_segments, 0)
         self.recovered_bytes += max((event.recovered_bytes or 0) - log.valid_bytes, 0)
-        self._finish_log(event, event.status)
         self.truncated_bytes += event.truncated_bytes
         self.truncated_batches += event.truncated_batches
+        return self._finish_log(event, event.status)
 
-    def finish_check(self, event: PartitionChecked) -> None:
-        """Count a log as done."""
-        self._finish_log(event, "damaged" if event.finding_count else "checked")
+    def finish_check(self, event: PartitionChecked) -> float:
+        """Count a log as done, as `finish_log` does."""
+        return self._finish_log(event, "damaged" if event.finding_count else "checked")
 
-    def _finish_log(self, event: PartitionFinished | PartitionChecked, status: LogStatus) -> None:
+    def _finish_log(self, event: PartitionFinished | PartitionChecked, status: LogStatus) -> float:
         """Count a log as done with its whole share: what a cut or a refusal leaves out is not waited for."""
         log = self.logs.pop(event.partition, None)
         if log is not None:
             self.finished_bytes += log.recover_bytes
             self.finished_segments += log.segment_count
+            self.logs_with_segments += log.recovered_segments > 0
         # Else its thread is working on the next one
         if self.threads.get(event.thread_num) in (None, event.partition):
             self.remaining_segments[event.thread_num] = 0
@@ -145,7 +177,10 @@ class LogDirProgress:
         self.finished_logs += 1 + earlier_logs - (self.earlier_logs or 0)
         self.earlier_logs = earlier_logs
         self.partitions[status] = self.partitions.get(status, 0) + 1
-        self.work.add(0, 1, event.monotonic_s)
+        told_share = 0.0 if log is None else log.told_share
+        self.logs_in_hand -= told_share
+        self.work.add(0, 1 - told_share, event.monotonic_s)
+        return 1 - told_share
 
     def sample(self, event: LogDirSampled) -> tuple[int, float]:
         """Take what the gauges of somebody else's recovery say; return the bytes scanned and logs done since before.
