@@ -106,6 +106,20 @@ def test_a_cordon_that_was_lifted_after_the_snapshot():
     assert "/a: a broker (4.3.1, 4.4.0) that starts now takes this for cordoned until" in kept
 
 
+def test_log_settings_that_are_gone_after_the_snapshot_stay_as_they_were_at_load():
+    """A start leaves them set, so that nothing changes, and nothing hands the cordons on."""
+    found = cordons({"log.dirs": "/a,/b", NAME: "/b"}, after(at_load=OTHER))
+    assert "ignores this cordon" in found.warnings[0]
+
+
+def test_a_log_setting_of_the_broker_hides_that_of_all_brokers():
+    file = {"log.dirs": "/a,/b", NAME: "/b"}
+    own = {"min.insync.replicas": "2"}
+    found = cordons(file, after({"min.insync.replicas": "3"}, own, at_load=OTHER, broker_at_load=own))
+    assert "ignores this cordon" in found.warnings[0]
+    assert cordons(file, after({"log.roll.jitter.ms": "7"})).warnings == ()
+
+
 def test_cordons_begin_with_a_metadata_version():
     file = {"log.dirs": "/a", NAME: "/a"}
     found = cordons(file, after(OTHER, level=29))
@@ -113,6 +127,9 @@ def test_cordons_begin_with_a_metadata_version():
     assert "metadata.version is 29" in found.warnings[0]
     assert cordons(file, after(OTHER, level=None)).log_dirs == ("/a",)
     assert cordons({"log.dirs": "/a"}, after(OTHER, level=29)).warnings == ()
+    misspelled, early = cordons({"log.dirs": "/a,/b/", NAME: "*"}, after(OTHER, level=29)).warnings
+    assert "/b/: to a broker the log dir is /b" in misspelled
+    assert "metadata.version is 29" in early
 
 
 def test_dynamic_settings_that_a_broker_refuses():

@@ -63,6 +63,12 @@ def test_plain(jaas: str, username: str, password: str) -> None:
     assert (options["sasl_plain_username"], options["sasl_plain_password"]) == (username, password)
 
 
+def test_protocol_and_mechanism_in_small_letters() -> None:
+    properties = sasl("plain", f'{PLAIN} required username="u" password="p";')
+    options = client_options(properties | {"security.protocol": "sasl_plaintext"})
+    assert (options["security_protocol"], options["sasl_mechanism"]) == ("SASL_PLAINTEXT", "PLAIN")
+
+
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram_names_are_escaped(mechanism: str) -> None:
     options = client_options(sasl(mechanism, f'{SCRAM} required username="a=b,c" password="p=,";'))
@@ -105,6 +111,8 @@ def test_scram_names_are_escaped(mechanism: str) -> None:
             "needs ssl.keystore.certificate.chain as well",
         ),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"}, "expected https"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "HTTPS"}, "expected https"),
+        (sasl("PLAIN", f'{PLAIN} required username="" password="secret";'), "username is missing"),
     ],
 )
 def test_what_is_refused(properties: dict[str, str], words: str) -> None:
@@ -121,7 +129,7 @@ def test_pem_files(authority: Authority, client: Certified) -> None:
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.file),
-        "ssl.keystore.type": "PEM",
+        "ssl.keystore.type": "pem",
         "ssl.keystore.location": str(client.store),
         "ssl.key.password": "secret",
     }
