@@ -120,12 +120,16 @@ class LogLoaded:
         partition: T-P.
         is_failed: whether it could not be loaded.
         finished_count, log_count: i of N.
+        status, truncated_bytes, truncated_batches: how it ended; None, 0 and 0 from a broker, which does not say.
     """
 
     log_dir: str
     folder: str
     partition: str
     is_failed: bool = False
+    status: str | None = None
+    truncated_bytes: int = 0
+    truncated_batches: int = 0
     segment_count: int = 0
     log_start_offset: int = 0
     log_end_offset: int = 0
@@ -223,7 +227,10 @@ _RUNS = re.compile(
     r"|\[KafkaServer id=-?\d+\] started|Kafka Server started"
 )
 _BEGINS = re.compile(r"kafka\.Log4jController MBean|kafka:type=kafka\.Log4jController")
-_FIELD = re.compile(r" (size_bytes|unflushed_segments|unflushed_bytes)=(\d+)")
+_FIELD = re.compile(
+    r" (size_bytes|unflushed_segments|unflushed_bytes|truncated_bytes|truncated_batches)=(\d+)"
+)
+_STATUS = re.compile(r" status=(\w+)")
 
 KEYWORDS = tuple(
     text.encode()
@@ -308,7 +315,11 @@ def _invalid_messages(match: re.Match[str]) -> Said | None:
 
 def _loaded(match: re.Match[str]) -> Said:
     log_dir, folder = os.path.split(match["path"])
+    status, fields = _STATUS.search(match.string, match.end()), _fields(match.string)
     return LogLoaded(
+        status=None if status is None else status[1],
+        truncated_bytes=fields.get("truncated_bytes", 0),
+        truncated_batches=fields.get("truncated_batches", 0),
         log_dir=log_dir,
         folder=folder,
         partition=f"{match['topic']}-{match['number']}",

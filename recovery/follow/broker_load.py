@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import cast, get_args
 
 from recovery.follow.broker_lines import (
     BrokerBegan,
@@ -36,6 +37,7 @@ from recovery.follow.broker_lines import (
 )
 from recovery.follow.unflushed import WatchedDirs
 from recovery.watch.events import (
+    BrokerRestarted,
     BytesScanned,
     Event,
     LogDirFinished,
@@ -217,7 +219,7 @@ class BrokerLoad:
         if self.is_open and not self._is_restart_told:
             self._is_restart_told = True
             text = "the broker was started again before its recovery was over: counting begins anew"
-            yield Remark(text=text, level="warning")
+            yield BrokerRestarted(text=text)
 
     def _begin_late(self, log_dir: str) -> Iterator[Event]:
         """Begin with a line from the middle of a load."""
@@ -336,7 +338,9 @@ class BrokerLoad:
         yield from self._correct(log_dir, said, log)
         yield from self._take_in_hand(log_dir, log)
         yield from self._finish_segment(log_dir, log)
-        if log.is_cut:
+        if said.status is not None:  # a recovery by this tool
+            log.truncated_bytes = said.truncated_bytes
+        elif log.is_cut:
             log.truncated_bytes += sum(
                 size for base, size in log.sizes_bytes.items() if base not in log.recovered
             )
@@ -352,7 +356,7 @@ class BrokerLoad:
             log_end_offset=said.log_end_offset,
             segment_count=said.segment_count,
             truncated_bytes=log.truncated_bytes,
-            truncated_batches=0,
+            truncated_batches=said.truncated_batches,
             duration_ms=said.duration_ms,
             finished_count=said.finished_count,
             log_count=said.log_count,
@@ -439,6 +443,8 @@ def _started(log_dir: _LogDir, log: _Log, thread_num: int) -> PartitionStarted:
 def _status(said: LogLoaded, log: _Log) -> PartitionStatus:
     if said.is_failed:
         return "failed"
+    if said.status in get_args(PartitionStatus):
+        return cast(PartitionStatus, said.status)
     if log.is_cut or log.truncated_bytes:
         return "truncated"
     return "recovered" if log.recovered else "unchanged"

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from recovery.follow.gauge_reading import RUNNING, LogDirReading, Reading
 from recovery.watch.events import (
+    BrokerRestarted,
     Event,
     LogDirFinished,
     LogDirOffline,
@@ -75,7 +76,7 @@ class GaugeLoad:
             is_new = False
         if self.is_open and (is_new or self._has_risen(reading)):
             text = "the broker was started again before its recovery was over: counting begins anew"
-            yield Remark(text=text, level="warning")
+            yield BrokerRestarted(text=text)
         elif is_new:
             yield Remark(text="the broker was started again")
         else:

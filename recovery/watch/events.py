@@ -403,6 +403,13 @@ class SourceLost(Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRestarted(Timed):
+    """The broker that is watched was started again before its recovery was over, and loads no logs yet."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished(Timed):
     """The run is over; no event follows, unless a broker is watched. `exit_code` is the process's, see docs/cli.md."""
 
@@ -429,6 +436,7 @@ Event = (
     | LogDirOffline
     | Remark
     | SourceLost
+    | BrokerRestarted
     | RunFinished
 )
 

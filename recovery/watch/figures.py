@@ -43,6 +43,8 @@ class LogDirValues:
         remaining_segments: Kafka's remainingSegmentsToRecover by thread number; empty when the gauges do not exist.
         log_count: logs in the dir.
         finished_logs: those that are done, in whatever way.
+        is_foreseen: whether it is known what is to be recovered: not of a broker that is watched by its log or its
+            gauges alone. If not, segments and bytes are 0, but for `recovered_segments`.
         segment_count: segments to recover, as known at the start.
         finished_segments: those of them that need not be waited for: recovered, or dropped by a cut or a refusal.
         recovered_segments: segments that were recovered, as the report counts them.
@@ -67,6 +69,7 @@ class LogDirValues:
     remaining_segments: tuple[int, ...]
     log_count: int
     finished_logs: int
+    is_foreseen: bool
     segment_count: int
     finished_segments: int
     recovered_segments: int

@@ -19,6 +19,7 @@ from threading import Lock
 from typing import assert_never
 
 from recovery.watch.events import (
+    BrokerRestarted,
     BytesScanned,
     Command,
     CorruptionFound,
@@ -134,6 +135,10 @@ class Gauges:
                 self._log_dir(event.log_dir).finish()
             case LogDirOffline():
                 self._log_dir(event.log_dir).go_offline(is_shown=self._shows_unlisted)
+            case BrokerRestarted():  # what the old process had done is nobody's progress
+                self._state = "waiting"
+                self._log_dirs = {}
+                self._started_ms = self._started_s = self._last_progress_ms = None
             case RunFinished():
                 self._finished_s = event.monotonic_s
                 self._exit_code = event.exit_code

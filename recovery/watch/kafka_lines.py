@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recovery.watch.events import (
+    BrokerRestarted,
     BytesScanned,
     Command,
     CorruptionFound,
@@ -104,6 +105,7 @@ class KafkaLines:
             case RunStarted():
                 self._command = event.command
                 self._started_s = event.monotonic_s
+                self._log_count, self._unclean_log_dirs = 0, []
                 self._listed = _java_list if event.has_java_log_manager else _array_buffer
                 yield _run_started(event, self._listed)
             case LogDirStarted():
@@ -131,6 +133,8 @@ class KafkaLines:
                 yield Line(f"Error while loading log dir {event.log_dir}", "error", {"error": event.error})
             case Remark():
                 yield Line(event.text, event.level, _place(event))
+            case BrokerRestarted():
+                yield Line(event.text, "warning")
             case SourceLost():
                 yield Line(event.text, "error")
             case RunFinished():
@@ -202,10 +206,13 @@ def _log_dir_started(event: LogDirStarted, command: Command) -> Line:
 
 
 def _segment_started(event: SegmentRecoveryStarted) -> Line:
+    # Of a broker that is watched by its log alone neither is known.
+    out_of = f"{event.ordinal}/{event.count}" if event.count else f"{event.ordinal}"
+    size = {"size_bytes": event.size_bytes} if event.size_bytes or event.count else {}
     return Line(
         f"{_loader(event)}Recovering unflushed segment {event.base_offset}. "
-        f"{event.ordinal}/{event.count} recovered for {_topic_partition(event.partition)}.",
-        fields={"size_bytes": event.size_bytes, "thread": event.thread_num},
+        f"{out_of} recovered for {_topic_partition(event.partition)}.",
+        fields=size | {"thread": event.thread_num},
     )
 
 

@@ -297,8 +297,9 @@ class LogDirProgress:
         eta_s = self.work.eta_s(*self.remaining_work, monotonic_s) if shared_eta_s is None else shared_eta_s
         done_segments = sum(log.done_segments for log in self.logs.values())
         finished_segments = min(self.finished_segments + done_segments, self.segment_count)
-        # Of a broker that is watched by its log alone, only those are known that it has recovered.
-        unforeseen_segments = 0 if self.segment_count or self.threads_per_dir else self.recovered_segments
+        is_foreseen = bool(
+            self.segment_count or self.bytes_total or self.threads_per_dir or self.had_clean_shutdown
+        )
         is_idle = self.has_ended or run_has_ended
         return LogDirValues(
             log_dir=self.log_dir,
@@ -309,8 +310,9 @@ class LogDirProgress:
             else (),
             log_count=self.log_count,
             finished_logs=self.finished_logs,
-            segment_count=self.segment_count or unforeseen_segments,
-            finished_segments=finished_segments or unforeseen_segments,
+            is_foreseen=is_foreseen,
+            segment_count=self.segment_count,
+            finished_segments=finished_segments,
             recovered_segments=self.recovered_segments,
             bytes_total=self.bytes_total,
             remaining_bytes=self.remaining_bytes,
@@ -319,13 +321,16 @@ class LogDirProgress:
             truncated_bytes=self.truncated_bytes,
             truncated_batches=self.truncated_batches,
             partitions=dict(self.partitions),
-            bytes_per_second=0.0 if is_idle else self.scanned.per_second(monotonic_s),
+            bytes_per_second=self._bytes_per_second(monotonic_s, is_idle=is_idle) if is_foreseen else None,
             eta_seconds=self._eta_seconds(eta_s, run_has_ended=run_has_ended),
             threads=dict(self.threads),
             is_finished=self.is_finished,
             is_offline=self.is_offline,
             is_cordoned=self.is_cordoned,
         )
+
+    def _bytes_per_second(self, monotonic_s: float, *, is_idle: bool) -> float | None:
+        return 0.0 if is_idle else self.scanned.per_second(monotonic_s)
 
     def _eta_seconds(self, estimate_s: float | None, *, run_has_ended: bool) -> float | None:
         if self.has_ended:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from recovery.watch.events import (
+    BrokerRestarted,
     CorruptionFound,
     CutByEarlierRun,
     Event,
@@ -106,6 +107,8 @@ def notice_of(event: Event) -> Notice | None:
             return Notice(text=text, level="warning", log_dir=event.log_dir)
         case LogDirOffline():
             return Notice(text=f"offline: {event.error}", level="error", log_dir=event.log_dir)
+        case BrokerRestarted():
+            return Notice(text=event.text, level="warning")
         case SourceLost():
             return Notice(text=event.text, level="error")
         case Remark() if event.level != "info":

@@ -139,7 +139,9 @@ def _add(table: Table, row: _Row, width: int) -> None:
         Text(_of(row.finished_logs, row.log_count)),
     ]
     if width >= SEGMENTS_MIN_WIDTH:
-        cells.append(Text(_of(row.finished_segments, row.segment_count)))
+        is_foreseen = row.segment_count or not row.finished_segments
+        words = _of(row.finished_segments, row.segment_count) if is_foreseen else f"{row.finished_segments:,}"
+        cells.append(Text(words))
     if width >= BYTES_MIN_WIDTH:
         cells.append(Text(_bytes_of(row.done_bytes, row.bytes_total)))
     if width >= RATE_MIN_WIDTH:
@@ -160,7 +162,7 @@ def _dir_row(name: str, values: LogDirValues) -> _Row:
         name=Text(name),
         finished_logs=values.finished_logs,
         log_count=values.log_count,
-        finished_segments=values.finished_segments,
+        finished_segments=_finished_segments(values),
         segment_count=values.segment_count,
         done_bytes=values.bytes_total - values.remaining_bytes,
         bytes_total=values.bytes_total,
@@ -168,6 +170,10 @@ def _dir_row(name: str, values: LogDirValues) -> _Row:
         left=_left(values),
         has_ended=values.is_finished,
     )
+
+
+def _finished_segments(values: LogDirValues) -> int:
+    return values.finished_segments if values.is_foreseen else values.recovered_segments
 
 
 def _left(values: LogDirValues) -> Text:
@@ -186,7 +192,7 @@ def _sum_row(values: GaugeValues) -> _Row:
         name=Text("all", style="bold"),
         finished_logs=sum(log_dir.finished_logs for log_dir in log_dirs),
         log_count=sum(log_dir.log_count for log_dir in log_dirs),
-        finished_segments=sum(log_dir.finished_segments for log_dir in log_dirs),
+        finished_segments=sum(map(_finished_segments, log_dirs)),
         segment_count=sum(log_dir.segment_count for log_dir in log_dirs),
         done_bytes=bytes_total - sum(log_dir.remaining_bytes for log_dir in log_dirs),
         bytes_total=bytes_total,

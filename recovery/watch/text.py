@@ -13,6 +13,8 @@ def progress_text(values: GaugeValues) -> str:
     parts = [f"{_of(sum(d.finished_logs for d in log_dirs), sum(d.log_count for d in log_dirs))} logs"]
     if segment_count or values.command != "watch":  # gauges of others do not say how many there are
         parts.append(f"{_of(sum(d.finished_segments for d in log_dirs), segment_count)} segments")
+    elif recovered_segments := sum(d.recovered_segments for d in log_dirs):
+        parts.append(f"{recovered_segments:,} segments")
     if bytes_total:
         percent = 100 * done_bytes // bytes_total
         parts.append(f"{bytes_text(done_bytes)} of {bytes_text(bytes_total)} ({percent} %)")

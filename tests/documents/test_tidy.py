@@ -56,6 +56,7 @@ TROUBLE = {
     "LogDirOffline",
     "Remark",
     "SourceLost",
+    "BrokerRestarted",
 }
 """Events that can tell of damage or refusal: the terminal and the page have a line for them."""
 

@@ -194,7 +194,7 @@ def test_a_broker_that_is_killed_and_started_again(crashed_dirs: Path, ram_path:
             broker.start()
             watch.until("Remark", text=f"{source}: is back")
             text = "the broker was started again before its recovery was over: counting begins anew"
-            watch.until("Remark", text=text)
+            watch.until("BrokerRestarted", text=text)
             assert watch.end() == 0
     assert [line["exit_code"] for line in watch.lines if line["event"] == "RunFinished"] == [0]
 

@@ -1,6 +1,7 @@
 """Streams of events as a driver sends them, with times of their own: what the observers' tests replay."""
 
 from recovery.watch.events import (
+    BrokerRestarted,
     BytesScanned,
     CorruptionFound,
     CutByEarlierRun,
@@ -138,6 +139,9 @@ def watching() -> list[Event]:
         run_started(log_dirs=(A,), command="watch"),
         dir_started(had_clean_shutdown=None, log_count=10, segment_count=0, bytes_total=0),
         *samples,
+        BrokerRestarted(text="the broker was started again", **at(7.5)),
+        run_started(log_dirs=(A,), command="watch", **at(7.5)),
+        dir_started(had_clean_shutdown=None, log_count=10, segment_count=0, bytes_total=0, **at(7.5)),
         SourceLost(text="server.log: there is no such file any more", **at(9)),
         sampled(0, (0, 0), **at(10)),
         LogDirFinished(log_dir=A, duration_ms=10_000, **at(10)),

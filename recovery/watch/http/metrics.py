@@ -25,18 +25,22 @@ PREFIX = "kafka_log_recovery_"
 
 _DIR_GAUGES: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...] = (
     ("logs", "Logs in the log dir.", lambda d: d.log_count),
-    ("segments", "Unflushed segments to recover.", lambda d: d.segment_count),
-    ("bytes", "Bytes of unflushed segments.", lambda d: d.bytes_total),
-    ("remaining_bytes", "Bytes still to be scanned.", lambda d: d.remaining_bytes),
+    ("segments", "Unflushed segments to recover.", lambda d: d.segment_count if d.is_foreseen else None),
+    ("bytes", "Bytes of unflushed segments.", lambda d: d.bytes_total if d.is_foreseen else None),
+    ("remaining_bytes", "Bytes still to be scanned.", lambda d: d.remaining_bytes if d.is_foreseen else None),
     ("remaining_segments", "Unflushed segments still to be recovered.", lambda d: _remaining_segments(d)),
     ("bytes_per_second", "Scan rate over the last half minute.", lambda d: d.bytes_per_second),
     ("eta_seconds", "Time left; no sample while it would be a guess.", lambda d: d.eta_seconds),
     ("log_dir_finished", "1 when nothing is left to do in the log dir.", lambda d: d.is_finished),
     ("log_dir_offline", "1 when an I/O error ended the work in the log dir.", lambda d: d.is_offline),
 )
-_DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float]], ...] = (
-    ("scanned_bytes", "Bytes read and checked.", lambda d: d.scanned_bytes),
-    ("recovered_bytes", "Bytes of recovered segments found valid.", lambda d: d.recovered_bytes),
+_DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...] = (
+    ("scanned_bytes", "Bytes read and checked.", lambda d: d.scanned_bytes if d.is_foreseen else None),
+    (
+        "recovered_bytes",
+        "Bytes of recovered segments found valid.",
+        lambda d: d.recovered_bytes if d.is_foreseen else None,
+    ),
     ("recovered_segments", "Segments recovered.", lambda d: d.recovered_segments),
     ("truncated_bytes", "Bytes of log files cut off.", lambda d: d.truncated_bytes),
     ("truncated_batches", "Record batches cut off.", lambda d: d.truncated_batches),
@@ -71,7 +75,8 @@ def families(values: GaugeValues) -> Iterator[Metric]:
     for name, text, count_of in _DIR_COUNTERS:
         counter = CounterMetricFamily(PREFIX + name, text, labels=["dir"])
         for log_dir in values.log_dirs:
-            counter.add_metric([_label(log_dir.log_dir)], count_of(log_dir))
+            if (count := count_of(log_dir)) is not None:
+                counter.add_metric([_label(log_dir.log_dir)], count)
         yield counter
     yield _finished_logs(values)
     yield from _run_families(values)
@@ -153,7 +158,9 @@ def _seconds(time_ms: int | None) -> float | None:
     return None if time_ms is None else time_ms / 1000
 
 
-def _remaining_segments(values: LogDirValues) -> int:
+def _remaining_segments(values: LogDirValues) -> int | None:
+    if not values.is_foreseen:
+        return None
     if values.is_finished or values.is_offline:
         return 0
     return max(values.segment_count - values.finished_segments, 0)

@@ -25,13 +25,13 @@ def one_of(log_dir: Path, name: str) -> replicas.Replica:
 
 
 def largest(log_dir: Path) -> Path:
-    """The folder of the log with the most segments of which the active one is not empty."""
+    """The folder of the log with the most segments."""
     folders = [path for path in log_dir.glob("*-*") if path.name[:2] != "__"]
     return max(folders, key=lambda path: (len(list(path.glob("*.log"))), path.name))
 
 
 def test_what_is_no_segment_does_not_count(sample: Sample) -> None:
-    """A folder and a link to nothing have the name of one, an odd name has no offset."""
+    """A folder has the name of one, an odd name has no offset."""
     folder = largest(sample.log_dirs[0])
     before = one_of(folder.parent, folder.name)
     (folder / f"{9**9:020}.log").mkdir()

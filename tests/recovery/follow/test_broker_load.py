@@ -11,6 +11,7 @@ from recovery.follow.broker_lines import said_in
 from recovery.follow.broker_load import BrokerLoad
 from recovery.follow.unflushed import WatchedDirs, unflushed_logs
 from recovery.watch.events import (
+    BrokerRestarted,
     BytesScanned,
     Event,
     LogDirFinished,
@@ -299,7 +300,7 @@ class TestByTheLogAlone:
     def test_segments_are_counted_as_they_are_recovered(self) -> None:
         lines = [began("/d"), listed("/d"), segment("/d", "t-0", 0), segment("/d", "t-0", 10)]
         (values,) = figures(told(lines)).log_dirs
-        assert (values.segment_count, values.recovered_segments, values.bytes_total) == (1, 1, 0)
+        assert (values.is_foreseen, values.segment_count, values.recovered_segments) == (False, 0, 1)
         assert values.remaining_segments == ()
         (values,) = figures(told([*lines, loaded("/d", "t-0", 1)])).log_dirs
         assert (values.recovered_segments, values.remaining_logs) == (2, 3)
@@ -340,6 +341,26 @@ class TestByTheLogAlone:
         assert (values.remaining_bytes, values.finished_segments) == (400, 3)
         end = "Interrupted; start the same command again to resume. exit_code=143"
         assert told([*lines, end])[-1] == RunFinished(exit_code=4)
+
+    def test_this_tool_says_how_each_log_ended(self) -> None:
+        """Its cut of a preallocated log's zeros is none, and batches cannot be counted from what a broker says."""
+        cut = f"{segment('/d', 't-0', 0, '0/1')} size_bytes=100 thread=0"
+        place = "[LogLoader partition={}, dir=/d] Corruption found in segment 0, truncating to offset 3"
+        lines = [
+            began("/d"),
+            f"{listed('/d', 2)} unflushed_segments=2 unflushed_bytes=200",
+            cut,
+            place.format("t-0"),
+            f"{loaded('/d', 't-0', 1, 2)} status=recovered thread=0",
+            cut.replace("t-0", "t-1"),
+            place.format("t-1"),
+            f"{loaded('/d', 't-1', 2, 2)} status=truncated thread=0 truncated_bytes=40 truncated_batches=7",
+        ]
+        events = told(lines, threads=1)
+        ends = [
+            (end.status, end.truncated_bytes, end.truncated_batches) for end in of(PartitionFinished, events)
+        ]
+        assert ends == [("recovered", 0, 0), ("truncated", 40, 7)]
 
     def test_from_the_middle(self) -> None:
         events = told([segment("/d", "t-0", 10), loaded("/d", "t-0", 7, 9)])
@@ -415,8 +436,8 @@ class TestRestarts:
             listed("/d"),
         ]
         events = told(lines)
-        (remark,) = of(Remark, events)
-        assert "started again before its recovery was over" in remark.text
+        (restart,) = of(BrokerRestarted, events)
+        assert "counting begins anew" in restart.text
         values = figures(events)
         assert (values.log_dirs[0].finished_logs, values.exit_code) == (0, None)
 

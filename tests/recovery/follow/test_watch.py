@@ -23,7 +23,7 @@ from recovery.follow import broker_log
 from recovery.follow import source as source_module
 from recovery.follow.report import WatchReport
 from recovery.stop_request import StopRequest
-from recovery.watch.events import Event, Remark, RunFinished, RunStarted, SourceLost
+from recovery.watch.events import BrokerRestarted, Event, Remark, RunFinished, RunStarted, SourceLost
 from recovery.watch.gauges import Gauges
 from segfmt.filenames import LOCK_FILE
 from tests.recovery.follow.test_broker_load import END, began, listed, loaded, segment
@@ -230,9 +230,20 @@ class TestGrowingLogs:
                 file.write(log_text(WHOLE))
             report = watch.ended()
         assert (report.exit_code, report.restarts) == (0, 1)
-        assert any(
-            "started again before its recovery was over" in one.text for one in of(Remark, watch.events)
-        )
+        (restart,) = of(BrokerRestarted, watch.events)
+        assert "started again before its recovery was over" in restart.text
+
+    def test_a_broker_that_was_started_again_need_not_hurry(self, tmp_path: Path) -> None:
+        """What the old process had not done in time is no reason to kill the new one, which does not load logs yet."""
+        log = tmp_path / "server.log"
+        log.write_text(log_text(BEGINNING))
+        with watching(log, forever=True) as watch:
+            watch.wait_until(lambda: watch.gauges.values().state == "recovering")
+            with log.open("a") as file:
+                file.write(log_text(["Registered `kafka:type=kafka.Log4jController` MBean"]))
+            watch.wait_until(lambda: bool(of(BrokerRestarted, watch.events)))
+            values = watch.gauges.values(time.monotonic() + 1000)
+            assert (values.state, values.seconds_without_progress, values.log_dirs) == ("waiting", None, ())
 
     def test_forever_goes_on_to_the_next_start(self, tmp_path: Path) -> None:
         log = tmp_path / "server.log"

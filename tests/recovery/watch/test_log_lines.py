@@ -315,8 +315,11 @@ class TestLogLines:
         assert printed == [
             f"INFO Loading logs from log dirs ArrayBuffer({A})",
             f"INFO 10 logs left to load in {A}",
+            "WARN the broker was started again",
+            f"INFO Loading logs from log dirs ArrayBuffer({A})",
+            f"INFO 10 logs left to load in {A}",
             "ERROR server.log: there is no such file any more",
-            "INFO Loaded 10 logs in 10000ms exit_code=0",
+            "INFO Loaded 10 logs in 2500ms exit_code=0",
         ]
 
     def test_words_without_an_event(self):
