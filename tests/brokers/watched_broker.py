@@ -30,7 +30,7 @@ from recovery.watch.gauges import Gauges
 from tests.brokers.agents import GaugeChange, recorded, recorder_agent
 from tests.brokers.broker import QUIET_PROPERTIES, Broker
 
-SAMPLE_S = 0.25
+SAMPLE_S = 0.1
 _LONGEST_S = 1800.0
 
 

@@ -68,6 +68,7 @@ _OPTIONS_OF_OUR_TOOLS = {
     ),
     "tests.damage.archive_campaign": ("--brokers",),
     "tests.damage.rows": ("--filters",),
+    "tests.brokers.watched_broker": ("--bytes", "--cpus"),
     "tests.damage.sequences": ("--folder", "--places"),
     "tests.damage.verify_campaign": ("--seeds", "--first", "--show"),
     "tests.fuzz": (
@@ -168,7 +169,7 @@ def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
     assert "python3 dev.py demo" in readme
     assert "python3 dev.py test" in readme
     ci = text_of(ROOT / ".ci/run").splitlines()
-    assert ci[-3:] == ["python3 dev.py check", "python3 dev.py test --quick", "python3 dev.py test"]
+    assert ci[-2:] == ["python3 dev.py check", "python3 dev.py test"]
 
 
 def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
