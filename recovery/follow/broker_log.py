@@ -29,6 +29,8 @@ MOST_WAITING = 200_000
 FREE_S = 3.0
 """How long the log dirs of a broker that loads logs may be without a lock until it counts as dead."""
 _SETTLED_S = 0.3
+_LITTLE_BYTES = 32 << 10
+"""Less than this at a time is what a broker writes while it is read, and not what was there before."""
 _MOST_ZONE_S = 15 * 3600.0
 
 
@@ -51,6 +53,7 @@ class BrokerLog:
         self._earlier_starts = 0
         self._is_lost = False
         self._free_since_s: float | None = None
+        self._trickles_since_s: float | None = None
         self.is_current = False
 
     @property
@@ -72,9 +75,20 @@ class BrokerLog:
         if data:
             self._free_since_s = None
         yield from self._read(found)
-        if not data:
+        if not data or self._trickles(len(data)):
             yield from self._catch_up()
+        if not data:
             yield from self._judge_silence()
+
+    def _trickles(self, read_bytes: int) -> bool:
+        """Return whether the log is being written, and what was there before has been read: silence may never come."""
+        if self.is_current or read_bytes >= _LITTLE_BYTES:
+            self._trickles_since_s = None
+            return False
+        now_s = time.monotonic()
+        if self._trickles_since_s is None:
+            self._trickles_since_s = now_s
+        return now_s - self._trickles_since_s >= self._feed.trickle_s
 
     def close(self) -> None:
         """Close the file."""

@@ -45,6 +45,10 @@ class Feed(Protocol):
     def written_s(self) -> float | None:
         """When the last byte that was read was written, seconds since the epoch; None where there is no telling."""
 
+    @property
+    def trickle_s(self) -> float:
+        """For how long little at a time must have come, until it is not what was there before, but is written now."""
+
     def read(self, wait_s: float) -> bytes:
         """Return new bytes, waiting for at most *wait_s* seconds for them; empty if there are none."""
 
@@ -77,6 +81,7 @@ class StreamFeed:
 
     is_lost = False
     written_s = None
+    trickle_s = 5.0
 
     def __init__(self, descriptor: int, name: str) -> None:
         self.name = name
@@ -106,6 +111,7 @@ class FileFeed:
     """A file that is followed by its name."""
 
     has_ended = False
+    trickle_s = 0.3
 
     def __init__(self, path: str) -> None:
         self.name = path

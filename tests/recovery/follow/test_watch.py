@@ -233,6 +233,18 @@ class TestGrowingLogs:
         (restart,) = of(BrokerRestarted, watch.events)
         assert "started again before its recovery was over" in restart.text
 
+    def test_a_log_that_is_never_silent_is_told_as_it_is_written(self, tmp_path: Path) -> None:
+        """A broker with many small segments has no pause between its lines."""
+        log = tmp_path / "server.log"
+        log.write_text(log_text(BEGINNING))
+        deadline_s = time.monotonic() + 5
+        with watching(log, forever=True) as watch, log.open("a") as file:
+            while not watch.gauges.values().log_dirs:
+                assert time.monotonic() < deadline_s, "nothing is told while lines come"
+                file.write(log_text(["Nothing that matters (kafka.server.BrokerServer)"]))
+                file.flush()
+                time.sleep(0.02)
+
     def test_a_broker_that_was_started_again_need_not_hurry(self, tmp_path: Path) -> None:
         """What the old process had not done in time is no reason to kill the new one, which does not load logs yet."""
         log = tmp_path / "server.log"
