@@ -218,8 +218,7 @@ class BrokerLoad:
         """Yield that a load has not ended before the broker was started again."""
         if self.is_open and not self._is_restart_told:
             self._is_restart_told = True
-            text = "the broker was started again before its recovery was over: counting begins anew"
-            yield BrokerRestarted(text=text)
+            yield BrokerRestarted()
 
     def _begin_late(self, log_dir: str) -> Iterator[Event]:
         """Begin with a line from the middle of a load."""

@@ -75,8 +75,7 @@ class GaugeLoad:
         else:
             is_new = False
         if self.is_open and (is_new or self._has_risen(reading)):
-            text = "the broker was started again before its recovery was over: counting begins anew"
-            yield BrokerRestarted(text=text)
+            yield BrokerRestarted()
         elif is_new:
             yield Remark(text="the broker was started again")
         else:

@@ -406,7 +406,7 @@ class SourceLost(Timed):
 class BrokerRestarted(Timed):
     """The broker that is watched was started again before its recovery was over, and loads no logs yet."""
 
-    text: str
+    text: str = "the broker was started again before its recovery was over: counting begins anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from recovery.watch.events import (
 )
 from recovery.watch.figures import GaugeValues
 from recovery.watch.gauges import Gauges
+from recovery.watch.http.metrics import metrics_text
 from segfmt.checkpoint import encode_offset_checkpoint
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT, log_name
 
@@ -301,6 +302,10 @@ class TestByTheLogAlone:
         lines = [began("/d"), listed("/d"), segment("/d", "t-0", 0), segment("/d", "t-0", 10)]
         (values,) = figures(told(lines)).log_dirs
         assert (values.is_foreseen, values.segment_count, values.recovered_segments) == (False, 0, 1)
+        shown = metrics_text(figures(told(lines))).decode()
+        assert 'kafka_log_recovery_recovered_segments_total{dir="/d"} 1.0' in shown
+        for unknown in ("segments", "bytes", "remaining_bytes", "remaining_segments", "scanned_bytes_total"):
+            assert f"kafka_log_recovery_{unknown}{{" not in shown
         assert values.remaining_segments == ()
         (values,) = figures(told([*lines, loaded("/d", "t-0", 1)])).log_dirs
         assert (values.recovered_segments, values.remaining_logs) == (2, 3)
@@ -437,7 +442,7 @@ class TestRestarts:
         ]
         events = told(lines)
         (restart,) = of(BrokerRestarted, events)
-        assert "counting begins anew" in restart.text
+        assert "started again before its recovery was over" in restart.text
         values = figures(events)
         assert (values.log_dirs[0].finished_logs, values.exit_code) == (0, None)
 
