@@ -36,7 +36,7 @@ BROKER_MOST: Final = BrokerCosts(start_s=2.5, byte_s=1.1e-9, batch_s=10.0e-6, se
 
 _MOST_READ_AHEAD: Final = 3
 """How much faster a disk may be when a whole file is read than in the single pieces of the sample."""
-_TOOL_START_S: Final = 0.5
+_TOOL_START_S: Final = 0.35
 _TOOL_FILE_S: Final = 40e-6
 _TOOL_SEGMENT_S: Final = 0.0009
 _TOOL_LOG_S: Final = 0.0014
@@ -159,7 +159,9 @@ def broker_seconds(dirs: Sequence[LogDirWork], machine: Machine) -> Span:
     """
     disk_s = _disk_seconds(dirs, machine)
     least_disk_s = disk_s / (_MOST_READ_AHEAD * len(dirs))
-    low_s = max(machine.slowness * _load_seconds(dirs, machine, BROKER_LEAST, makespan), least_disk_s)
+    # What makes this machine slow now may be over when the broker starts.
+    least_slowness = min(machine.slowness, 1.0)
+    low_s = max(least_slowness * _load_seconds(dirs, machine, BROKER_LEAST, makespan), least_disk_s)
     most_s = _load_seconds(dirs, machine, BROKER_MOST, worst_makespan)
     return Span(low_s, machine.slowness * machine.slowdown * most_s + 2 * disk_s)
 
