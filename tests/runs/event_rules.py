@@ -104,7 +104,8 @@ def _logs(events: Sequence[Event]) -> dict[tuple[str, str], _Log]:
 def _splits(events: Sequence[Event], report: RecoveryReport) -> set[tuple[str, str]]:
     """Return log dir and folder of the logs with a segment that is split: a broker begins with its segments anew.
 
-    Of logs that are refused, or that were in hand when a signal came, the report does not say: there it shows in y.
+    Of logs that are refused, or that were in hand when a signal came, the report does not say: there it shows in y,
+    which is another one than before, or than was announced if the split came while the log was loaded.
     """
     ended = {
         (log.log_dir, log.folder) for log in report.partitions if log.status not in ("refused", "failed")
@@ -112,7 +113,9 @@ def _splits(events: Sequence[Event], report: RecoveryReport) -> set[tuple[str, s
     begun_anew = {
         place
         for place, log in _logs(events).items()
-        if place not in ended and len({event.count for event in log.begun}) > 1
+        if place not in ended
+        and log.begun
+        and {event.count for event in log.begun} != {log.started.unflushed_segment_count}
     }
     return begun_anew | {
         (log.log_dir, log.folder)

@@ -131,6 +131,19 @@ class RemoteLogCache:
         of_epoch = self._epochs.get(epoch)
         return set() if of_epoch is None else set(of_epoch.unreferenced)
 
+    def listed(self, epoch: int) -> list[RemoteSegment]:
+        """Return all segments of *epoch*, referenced or not, by their start offsets.
+
+        Kafka: listRemoteLogSegments. Differs: Kafka has those that begin at one offset in any order.
+        """
+        of_epoch = self._epochs.get(epoch)
+        if of_epoch is None:
+            return []
+        unreferenced = [
+            self.segments[segment_id] for segment_id in sorted(of_epoch.unreferenced, key=lambda one: one.bytes)
+        ]
+        return sorted((*self.referenced(epoch), *unreferenced), key=lambda segment: segment.start_offset)
+
     def highest_offset(self, epoch: int) -> int | None:
         """Return the last offset of *epoch* in any segment ever finished. Kafka: highestOffsetForEpoch."""
         of_epoch = self._epochs.get(epoch)

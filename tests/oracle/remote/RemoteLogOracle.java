@@ -10,18 +10,23 @@ import java.io.InputStreamReader;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
 import java.util.NavigableMap;
 import java.util.Optional;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde;
+import org.apache.kafka.server.log.remote.storage.ExpiryOracle;
 import org.apache.kafka.server.log.remote.storage.RemoteLogManager;
 import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
@@ -42,6 +47,10 @@ import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundExceptio
  *   {"op": "cache", "values": [hex], "offsets": [[epoch, offset]]}
  *                                            a RemoteLogMetadataCache after these records: what it lists, and the
  *                                            segment of each offset
+ *   {"op": "expire", "values": [hex], "epochs", "segments": [[base, bytes]], "log_start_offset", "log_end_offset",
+ *    "retention_ms", "retention_bytes", "now_ms", "knows_what_is_copied", "folder": for temporary files}
+ *                                            what RLMExpirationTask deletes after these records
+ *   {"op": "size", "values": [hex], "epoch"}  the bytes that remoteLogSize adds up
  */
 public final class RemoteLogOracle {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -78,6 +87,14 @@ public final class RemoteLogOracle {
                 return JSON.createObjectNode().put("is_within", isWithin(request));
             case "cache":
                 return cache(request);
+            case "expire":
+                return expire(request);
+            case "size":
+                long bytes = 0;
+                Iterator<RemoteLogSegmentMetadata> all = cacheAfter(request, new HashMap<>()).listRemoteLogSegments(request.get("epoch").asInt());
+                while (all.hasNext())
+                    bytes += all.next().segmentSizeInBytes();
+                return JSON.createObjectNode().put("bytes", bytes);
             default:
                 throw new IllegalArgumentException();
         }
@@ -142,11 +159,10 @@ public final class RemoteLogOracle {
         return (boolean) within.invoke(null, read(request.get("segment")), end, filter.invoke(null, epochs));
     }
 
-    private static ObjectNode cache(JsonNode request) throws Exception {
+    private static RemoteLogMetadataCache cacheAfter(JsonNode request, Map<Integer, Boolean> epochs, int... dropped)
+            throws RemoteResourceNotFoundException {
         RemoteLogMetadataCache cache = new RemoteLogMetadataCache();
         cache.markInitialized();
-        Map<Integer, Boolean> epochs = new HashMap<>();
-        int dropped = 0;
         for (JsonNode value : request.get("values")) {
             RemoteLogMetadata record = read(value);
             try {
@@ -157,10 +173,64 @@ public final class RemoteLogOracle {
                     cache.updateRemoteLogSegmentMetadata((RemoteLogSegmentMetadataUpdate) record);
                 }
             } catch (RemoteResourceNotFoundException | IllegalArgumentException error) {
-                dropped++;
+                if (dropped.length > 0)
+                    dropped[0]++;
             }
         }
-        ObjectNode answer = JSON.createObjectNode().put("thrown", dropped);
+        return cache;
+    }
+
+    /** As Kafka lists them, but those that begin at one offset by their ids: Kafka has them in the order of a hash. */
+    private static Iterator<RemoteLogSegmentMetadata> listed(RemoteLogMetadataCache cache, int epoch) throws Exception {
+        RemoteLogLeaderEpochState state = cache.leaderEpochEntries.get(epoch);
+        List<RemoteLogSegmentMetadata> segments = new ArrayList<>();
+        cache.listRemoteLogSegments(epoch).forEachRemaining(segments::add);
+        Comparator<RemoteLogSegmentMetadata> byId = (one, other) -> {
+            Uuid id = one.remoteLogSegmentId().id();
+            Uuid otherId = other.remoteLogSegmentId().id();
+            int high = Long.compareUnsigned(id.getMostSignificantBits(), otherId.getMostSignificantBits());
+            return high != 0 ? high : Long.compareUnsigned(id.getLeastSignificantBits(), otherId.getLeastSignificantBits());
+        };
+        segments.sort(Comparator.comparingLong(RemoteLogSegmentMetadata::startOffset)
+            .thenComparing(it -> state.unreferencedSegmentIds().contains(it.remoteLogSegmentId())).thenComparing(byId));
+        return segments.iterator();
+    }
+
+    private static Object manage(RemoteLogMetadataCache cache, String method, Object[] arguments) throws Exception {
+        switch (method) {
+            case "listRemoteLogSegments":
+                return arguments.length == 1 ? cache.listAllRemoteLogSegments() : listed(cache, (int) arguments[1]);
+            case "highestOffsetForEpoch":
+                return cache.highestOffsetForEpoch((int) arguments[1]);
+            case "updateRemoteLogSegmentMetadata":
+                try {
+                    cache.updateRemoteLogSegmentMetadata((RemoteLogSegmentMetadataUpdate) arguments[0]);
+                } catch (RemoteResourceNotFoundException gone) {
+                    // deleted already: a deletion that was begun is listed once for each of its epochs
+                }
+                return CompletableFuture.completedFuture(null);
+            default:
+                return null;
+        }
+    }
+
+    private static ObjectNode expire(JsonNode request) throws Exception {
+        RemoteLogMetadata any = read(request.get("values").get(0));
+        RemoteLogMetadataCache cache = cacheAfter(request, new HashMap<>());
+        ExpiryOracle.Expiry expiry = ExpiryOracle.run(
+            (self, method, arguments) -> manage(cache, method.getName(), arguments), any.topicIdPartition(), request);
+        ObjectNode answer = JSON.createObjectNode()
+            .put("log_start_offset", expiry.logStart()).put("highest_copied", expiry.highestCopied());
+        ArrayNode deleted = answer.putArray("deleted");
+        expiry.deleted().forEach(deleted::add);
+        return answer;
+    }
+
+    private static ObjectNode cache(JsonNode request) throws Exception {
+        Map<Integer, Boolean> epochs = new HashMap<>();
+        int[] dropped = {0};
+        RemoteLogMetadataCache cache = cacheAfter(request, epochs, dropped);
+        ObjectNode answer = JSON.createObjectNode().put("thrown", dropped[0]);
         ObjectNode segments = answer.putObject("segments");
         Iterator<RemoteLogSegmentMetadata> all = cache.listAllRemoteLogSegments();
         while (all.hasNext()) {

@@ -1,0 +1,68 @@
+"""The local part of a tiered log, and how far a broker takes it to be copied. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from recovery.archive.remote.remote_cache import RemoteLogCache
+from segfmt.checkpoint import LeaderEpochEntry
+
+NOTHING_COPIED = -1
+"""The highest offset in remote storage, of a log of which none is there. Kafka: UnifiedLog.highestOffsetInRemoteStorage."""
+
+
+class LocalSegment(NamedTuple):
+    """A segment in a log dir; bytes of its `.log`."""
+
+    base_offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieredLog:
+    """A replica of a tiered partition, as its leader would load it.
+
+    Attributes:
+        segments: ascending; the last one is the active segment.
+        epochs: of its checkpoint, ascending.
+        log_start_offset: of the whole log, its remote part included.
+        log_end_offset: the offset after the last record.
+    """
+
+    segments: Sequence[LocalSegment]
+    epochs: Sequence[LeaderEpochEntry]
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """Where its local part begins."""
+        return max(self.segments[0].base_offset, self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all local segments."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    def highest_copied_offset(self, cache: RemoteLogCache) -> int:
+        """Return the last offset of the log that is in remote storage, or `NOTHING_COPIED`.
+
+        Kafka: RemoteLogManager.findHighestRemoteOffset.
+        """
+        ends = [entry.start_offset for entry in self.epochs[1:]] + [self.log_end_offset]
+        for entry, end_offset in zip(reversed(self.epochs), reversed(ends), strict=True):
+            highest = cache.highest_offset(entry.epoch)
+            if highest is not None:
+                return min(highest, end_offset - 1)
+        return NOTHING_COPIED
+
+    def only_local(self, highest_copied_offset: int) -> Sequence[LocalSegment]:
+        """Return the segments that a broker counts as not copied, the active one among them.
+
+        A copied segment of a single record counts, too, while it is the last one that was copied.
+
+        Kafka: UnifiedLog.onlyLocalLogSegmentsSize.
+        """
+        return [segment for segment in self.segments if segment.base_offset >= highest_copied_offset]
