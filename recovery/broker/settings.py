@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from recovery.errors import UsageError
-from segfmt.java_text import parse_int
+from segfmt.java_text import parse_int, parse_long
 
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _JAVA_BLANKS = "".join(map(chr, range(33)))
@@ -45,6 +45,23 @@ class IntKind:
     def read(self, text: str) -> int | None:
         """Return the number in *text*, None if it is not an int32 or too small."""
         value = parse_int(text.strip(_JAVA_BLANKS))
+        return value if value is not None and value >= self.minimum else None
+
+
+@dataclass(frozen=True, slots=True)
+class LongKind:
+    """An int64 of at least *minimum*. Kafka: ConfigDef.Type.LONG, Range.atLeast."""
+
+    minimum: int
+
+    @property
+    def expected(self) -> str:
+        """The type and its lower limit."""
+        return f"an int64 of at least {self.minimum}"
+
+    def read(self, text: str) -> int | None:
+        """Return the number in *text*, None if it is not an int64 or too small."""
+        value = parse_long(text.strip(_JAVA_BLANKS))
         return value if value is not None and value >= self.minimum else None
 
 

@@ -201,5 +201,8 @@ def _ends_before_start(
 
 
 def _is_before(segment: RemoteSegment, epoch: int) -> bool:
-    """Return whether all epochs of *segment* are before *epoch*. Kafka: deleteLogSegmentsDueToLeaderEpochCacheTruncation."""
+    """Return whether all epochs of *segment* are before *epoch*.
+
+    Kafka: RemoteLogRetentionHandler.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
+    """
     return segment.leader_epochs[-1].epoch < epoch

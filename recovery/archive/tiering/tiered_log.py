@@ -10,7 +10,7 @@ from recovery.archive.remote.remote_cache import RemoteLogCache
 from segfmt.checkpoint import LeaderEpochEntry
 
 NOTHING_COPIED = -1
-"""The highest offset in remote storage, of a log of which none is there. Kafka: UnifiedLog.highestOffsetInRemoteStorage."""
+"""The highest offset in remote storage of a log of which nothing is. Kafka: UnifiedLog.highestOffsetInRemoteStorage."""
 
 
 class LocalSegment(NamedTuple):
