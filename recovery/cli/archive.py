@@ -1,4 +1,7 @@
-"""`kafka-log-recovery archive inventory|verify|recover`: archived and tiered logs, in this process or on Spark."""
+"""`kafka-log-recovery archive inventory|verify|recover`: archived and tiered logs, in this process or on Spark.
+
+The other actions of `archive` are in `recovery.cli.tiering`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
+from recovery.cli import tiering
 from recovery.cli.arguments import (
     add_setting_arguments,
     add_watching_arguments,
@@ -54,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
         "archive",
-        help="verify and recover archived and tiered logs",
+        help="verify, recover and measure archived and tiered logs",
         description="Verify and recover archived logs: copies of log dirs, tiered storage. Small ones are checked in "
         "this process, large ones by Spark: the named one (--master, --remote), or one on all cores of this machine.",
     )
@@ -116,6 +120,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="write what was rebuilt into the archive; what it replaces goes to the output's quarantine first",
     )
     recovering.set_defaults(run=run_recover)
+    tiering.add_actions(actions)
 
 
 def _add_source_arguments(parser: argparse.ArgumentParser) -> None:

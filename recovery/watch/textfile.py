@@ -59,38 +59,44 @@ def kept_in_file(gauges: Gauges, path: str) -> Iterator[None]:
         file.stop()
 
 
+def replace_textfile(path: str, metrics: bytes) -> None:
+    """Let the file at *path* hold *metrics*: replaced whole, so that nobody reads half of them.
+
+    Raises:
+        OSError: that is not possible. The file is as it was before.
+    """
+    path = os.path.realpath(path)  # a link stays one
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # a device would be replaced by a file
+            raise OSError(0, "not a regular file", path)
+    temporary = f"{path}.{os.getpid()}.tmp"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)  # of a process that was killed
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        with open(descriptor, "wb") as stream:
+            os.fchmod(descriptor, 0o644)  # whatever the umask: node_exporter is another user
+            stream.write(metrics)
+        os.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
 class _TextFile:
     """The file, and the thread that writes it."""
 
     def __init__(self, gauges: Gauges, path: str) -> None:
         self._gauges = gauges
-        self._path = os.path.realpath(path)  # a link stays one
+        self._path = path
         self._is_failing = False
         self._stopped = Flag()
         self.thread = Thread(target=self._write_until_stopped, name="textfile", daemon=True)
 
     def write(self) -> None:
-        """Replace the file.
-
-        Raises:
-            OSError: that is not possible. The file is as it was before.
-        """
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISREG(os.lstat(self._path).st_mode):  # a device would be replaced by a file
-                raise OSError(0, "not a regular file", self._path)
-        temporary = f"{self._path}.{os.getpid()}.tmp"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)  # of a process that was killed
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            with open(descriptor, "wb") as stream:
-                os.fchmod(descriptor, 0o644)  # whatever the umask: node_exporter is another user
-                stream.write(metrics_text(self._gauges.values(time.monotonic())))
-            os.rename(temporary, self._path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        """Replace the file. Raises like `replace_textfile`."""
+        replace_textfile(self._path, metrics_text(self._gauges.values(time.monotonic())))
 
     def stop(self) -> None:
         """Write the file once more, and end the thread."""

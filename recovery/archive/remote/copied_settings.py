@@ -54,16 +54,27 @@ class CopiedSettings:
 
 def read_copied_settings(store: Store, parent: str, given: TopicConfigs) -> CopiedSettings:
     """Return the settings of topics in the copied log dir with the prefix *parent*, besides those *given*."""
+    try:
+        metadata = read_copied_metadata(store, parent)
+    except (FormatError, OSError) as error:
+        note = f"{store.url}/{parent}{CLUSTER_METADATA_FOLDER}/: {error}: the settings in it are not known"
+        return CopiedSettings(given, None, note)
+    return CopiedSettings(given, metadata)
+
+
+def read_copied_metadata(store: Store, parent: str = "") -> ClusterMetadata | None:
+    """Return what the metadata log in the copied log dir with the prefix *parent* says; None without one.
+
+    Raises:
+        FormatError: the node would not start with it.
+        OSError: it cannot be read.
+    """
     prefix = f"{parent}{CLUSTER_METADATA_FOLDER}/"
     try:
         names = [stored.name for stored in store.list_level(prefix).objects]
-        metadata = read_metadata_files(names, lambda name: _opened(store, prefix + name)) if names else None
+        return read_metadata_files(names, lambda name: _opened(store, prefix + name)) if names else None
     except FileNotFoundError:
-        return CopiedSettings(given, None)
-    except (FormatError, OSError) as error:
-        note = f"{store.url}/{prefix}: {error}: the settings in it are not known"
-        return CopiedSettings(given, None, note)
-    return CopiedSettings(given, metadata)
+        return None
 
 
 @contextmanager

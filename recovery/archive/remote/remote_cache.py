@@ -140,7 +140,8 @@ class RemoteLogCache:
         if of_epoch is None:
             return []
         unreferenced = [
-            self.segments[segment_id] for segment_id in sorted(of_epoch.unreferenced, key=lambda one: one.bytes)
+            self.segments[segment_id]
+            for segment_id in sorted(of_epoch.unreferenced, key=lambda one: one.bytes)
         ]
         return sorted((*self.referenced(epoch), *unreferenced), key=lambda segment: segment.start_offset)
 

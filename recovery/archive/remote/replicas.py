@@ -37,6 +37,7 @@ class Replica:
     Attributes:
         store: the log dir.
         prefix: of the partition's folder.
+        topic_id: by its `partition.metadata`.
         log_start_offset: by the log dir's checkpoint; None if that has no line for it.
         log_start_fault: why that checkpoint cannot be read, with its URL; None if it can, or is missing.
         epochs: of its checkpoint; none if that is missing or malformed.
@@ -44,6 +45,7 @@ class Replica:
 
     store: Store
     prefix: str
+    topic_id: UUID
     log_start_offset: int | None
     log_start_fault: Finding | None
     epochs: tuple[LeaderEpochEntry, ...]
@@ -106,6 +108,15 @@ class Replicas:
         ]
         return min(bases, default=None)
 
+    def folders(self) -> Iterator[tuple[str, int]]:
+        """Yield topic and number of each partition with a folder in any of the log dirs, ascending."""
+        found = {
+            (name, int(prefix.rstrip("/").rpartition("-")[2]))
+            for store in self._log_dirs
+            for name, prefix in _folders(store)
+        }
+        yield from sorted(found)
+
     def topic_ids(self, topic: str) -> frozenset[UUID]:
         """Return the ids in the folders of a topic's partitions; none if no log dir has one."""
         if self._folders is None:
@@ -125,6 +136,7 @@ class Replicas:
         return Replica(
             store=store,
             prefix=prefix,
+            topic_id=found_id,
             log_start_fault=fault,
             log_start_offset=starts.get((where.topic, where.partition)),
             epochs=_epochs_at(store, prefix),

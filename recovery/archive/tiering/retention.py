@@ -182,7 +182,9 @@ class _Run:
                     self._chosen.setdefault(segment.segment_id, Deletion(segment, reason))
 
     def _excess(self, most_bytes: int, only_local_bytes: int) -> int:
-        finished_bytes = sum(one.size_bytes for one in self._cache.segments.values() if one.state is _FINISHED)
+        finished_bytes = sum(
+            one.size_bytes for one in self._cache.segments.values() if one.state is _FINISHED
+        )
         if most_bytes < 0 or only_local_bytes + finished_bytes <= most_bytes:
             return 0
         remote_bytes = lineage_size(self._cache, self._log.epochs, self._log.log_end_offset)

@@ -104,7 +104,11 @@ def test_without_segments_nothing_happens():
 def test_a_segment_of_two_epochs_counts_in_both():
     made, log = a_log((0, 9), (10, 29), epochs=[(0, 0), (3, 20)])
     cache = cache_after(made.records)
-    assert (remote_log_size(cache, 0), remote_log_size(cache, 3), remote_log_size(cache, 1)) == (3000, 2000, 0)
+    assert (remote_log_size(cache, 0), remote_log_size(cache, 3), remote_log_size(cache, 1)) == (
+        3000,
+        2000,
+        0,
+    )
     assert lineage_size(cache, log.epochs, 100) == held_size(cache) == 3000
     made.update(made.announced()[0], DELETING)
     made.copy(30, 39, finish=False)
@@ -171,7 +175,9 @@ def test_kafka_deletes_the_same_in_the_same_order(tmp_path):
     partitions = [drawn for seed in range(600) if (drawn := a_partition(random.Random(seed)))[0].records]
     answers = ask_kafka(ask(tmp_path, *drawn) for drawn in partitions)
     seen = set()
-    for number, ((made, log, retention, now_ms, knows), answer) in enumerate(zip(partitions, answers, strict=True)):
+    for number, ((made, log, retention, now_ms, knows), answer) in enumerate(
+        zip(partitions, answers, strict=True)
+    ):
         assert "error" not in answer, (number, answer)
         cache = cache_after(made.records)
         assert log.highest_copied_offset(cache) == answer["highest_copied"], number

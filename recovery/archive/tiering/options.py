@@ -1,0 +1,46 @@
+"""The options of `archive metrics`: one value, made by the command line or a library's caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from recovery.check.choice import PartitionChoice
+from recovery.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieringOptions:
+    """Whose tiered logs, and which of them.
+
+    Attributes:
+        metadata: paths or URLs of log dirs, or of copies of them.
+        config: properties of the broker, by key; they give the topics' defaults.
+        config_notes: on where these come from.
+        topic_configs: settings by topic; they win over those in the metadata log.
+        topics, partitions: only these; all without either.
+        now_ms: the clock by which retention is judged; None: this machine's.
+
+    Raises:
+        UsageError: no log dir is given.
+    """
+
+    metadata: tuple[str, ...]
+    config: Mapping[str, str] = field(default_factory=dict)
+    config_notes: tuple[str, ...] = ()
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    now_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.metadata:
+            raise UsageError("--metadata A,B is missing: the log dirs of the brokers, or copies of them")
+
+    def choice(self) -> PartitionChoice:
+        """Return the choice of partitions, which notes the ones that it has seen.
+
+        Raises:
+            UsageError: a name in `partitions` has no number.
+        """
+        return PartitionChoice(self.topics, self.partitions)

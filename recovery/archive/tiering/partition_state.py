@@ -1,0 +1,82 @@
+"""A tiered partition as it was found: what is known of its remote part, its local part, and its settings.
+
+Each of the three may be unknown, with the reason why; nothing is guessed in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from recovery.archive.inventory.log_starts import local_partition
+from recovery.archive.inventory.own_span import read_own_span
+from recovery.archive.layouts.plain_layout import PlainLayout
+from recovery.archive.remote.remote_cache import RemoteLogCache
+from recovery.archive.remote.replicas import Replica
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
+from recovery.broker.log_retention import LogRetention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """A tiered partition.
+
+    Attributes:
+        topic_id: of its topic.
+        cache: what brokers know of its remote segments; None if that is not known.
+        log: its local part; None if no replica was found, or it cannot be read.
+        retention: its settings; None if they are not known.
+        unknown: why what is None is not known.
+    """
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    cache: RemoteLogCache | None
+    log: TieredLog | None
+    retention: LogRetention | None
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As its folder is called."""
+        return f"{self.topic}-{self.partition}"
+
+
+def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog | None, str]:
+    """Return the local part of a partition, and why it is None.
+
+    Where the log begins is said by the checkpoint alone, and without a line there it is 0.
+
+    Kafka: LogLoader.load with remote storage, LogSegment.readNextOffset.
+    """
+    if replica.log_start_fault is not None:
+        return None, f"{replica.log_start_fault.file}: {replica.log_start_fault.detail}"
+    log_start_offset = replica.log_start_offset or 0
+    listed = [
+        segment
+        for segment in local_partition(replica, where).segments
+        if not segment.other_file and PartKind.LOG in segment.parts
+    ]
+    segments = [
+        LocalSegment(segment.base_offset, segment.parts[PartKind.LOG].size_bytes) for segment in listed
+    ] or [LocalSegment(log_start_offset, 0)]
+    log_end_offset = _end(replica, listed[-1]) if listed else log_start_offset
+    if log_end_offset is None:
+        log = f"{replica.store.url}/{listed[-1].parts[PartKind.LOG].key}"
+        return None, f"{log}: where the log ends cannot be read"
+    return TieredLog(
+        segments=segments,
+        epochs=replica.epochs,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+    ), ""
+
+
+def _end(replica: Replica, active: ArchivedSegment) -> int | None:
+    """Return the offset after the last record of the active segment."""
+    if not active.parts[PartKind.LOG].size_bytes:
+        return active.base_offset
+    span = read_own_span(replica.store, PlainLayout(), active)
+    return None if span is None else span.end_offset + 1

@@ -1,0 +1,160 @@
+"""Which partitions are tiered, by log dirs or copies of them, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from recovery.archive.remote.copied_settings import read_copied_metadata
+from recovery.archive.remote.remote_metadata import RemoteMetadata
+from recovery.archive.remote.replicas import Replica, Replicas
+from recovery.archive.stores.archived import PartitionPrefix
+from recovery.archive.stores.store import Store
+from recovery.archive.tiering.options import TieringOptions
+from recovery.archive.tiering.partition_state import PartitionState, read_tiered_log
+from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.broker.config import NEVER_TIERED_TOPICS, BrokerConfig
+from recovery.broker.log_retention import LogRetention, retention_of
+from recovery.broker.settings import Layer
+from recovery.broker.topic_configs import TopicConfigs
+from recovery.errors import UsageError
+from segfmt.errors import FormatError
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_log_metadata import TOPIC, RemotePartition, metadata_partition
+
+_REMEDY = "Remedy: give the log dirs of all brokers with --metadata"
+
+
+class TieringSurvey:
+    """Goes through the tiered partitions of log dirs.
+
+    Args:
+        stores: the log dirs.
+        metadata: what the metadata topic in them says.
+        options: which partitions, and their settings.
+
+    Attributes:
+        warnings: what is not known, and why.
+    """
+
+    def __init__(self, stores: Sequence[Store], metadata: RemoteMetadata, options: TieringOptions) -> None:
+        self._stores = stores
+        self._metadata = metadata
+        self._replicas = Replicas(stores)
+        self._is_chosen = options.choice()
+        self.warnings: list[str] = list(options.config_notes)
+        self._cluster = self._read_cluster()
+        self._configs = TopicConfigs(
+            broker=BrokerConfig.from_layers((Layer("the broker's properties", options.config),)),
+            records={} if self._cluster is None else self._cluster.topic_configs,
+            overrides=options.topic_configs,
+        )
+
+    def partitions(self) -> Iterator[PartitionState]:
+        """Yield each tiered partition that is chosen: those with remote segments first.
+
+        Raises:
+            UsageError: nothing is tiered here, or not what was chosen; a setting that Kafka refuses.
+        """
+        seen: set[tuple[UUID, int]] = set()
+        for owner in self._metadata.partitions():
+            seen.add((owner.topic_id, owner.partition))
+            where = _where(owner.topic, owner.partition, owner.topic_id)
+            if self._is_chosen(where):
+                state = self._state(owner, where, self._replicas.of(where))
+                if state.log is not None or state.cache is None or state.cache.segments:
+                    yield state
+        for topic, partition in self._replicas.folders():
+            where = _where(topic, partition, None)
+            replica = self._replicas.of(where)
+            if replica is None or (replica.topic_id, partition) in seen or not self._is_tiered(topic):
+                continue
+            if self._is_chosen(where):
+                owner = RemotePartition(topic=topic, topic_id=replica.topic_id, partition=partition)
+                yield self._state(owner, where, replica)
+        self._is_chosen.refuse_missing(", ".join(store.url for store in self._stores))
+
+    def _state(
+        self, owner: RemotePartition, where: PartitionPrefix, replica: Replica | None
+    ) -> PartitionState:
+        unknown = []
+        cache = None
+        if why := self._why_cache_is_unknown(owner):
+            unknown.append(f"its remote segments: {why}")
+        else:
+            cache = self._metadata.cache(owner.topic_id, owner.partition)
+            if hiding := self._metadata.hiding(owner.topic_id, owner.partition):
+                cache = None
+                unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}")
+        log, why = (None, f"no replica was found. {_REMEDY}")
+        if replica is not None:
+            log, why = read_tiered_log(replica, where)
+        if log is None:
+            unknown.append(f"its local part: {why}")
+        retention = self._retention(owner.topic)
+        if retention is None:
+            unknown.append("its retention: no metadata log was found. Remedy: give --topic-config")
+        return PartitionState(
+            topic=owner.topic,
+            topic_id=owner.topic_id,
+            partition=owner.partition,
+            cache=cache,
+            log=log,
+            retention=retention,
+            unknown=tuple(unknown),
+        )
+
+    def _why_cache_is_unknown(self, owner: RemotePartition) -> str:
+        """Return why the partition of the topic in which its records would be was not read; empty if it was."""
+        if self._metadata.knows(owner.topic_id, owner.partition):
+            return ""
+        found = set(self._metadata.sources)
+        number = metadata_partition(owner, max(found, default=0) + 1)
+        # How many partitions the topic has is known by its last one alone, and only if all up to it are there.
+        if found and found == set(range(max(found) + 1)) and number in found:
+            return ""
+        return f"not all partitions of {TOPIC} were found. {_REMEDY}"
+
+    def _retention(self, topic: str) -> LogRetention | None:
+        if self._cluster is None and topic not in self._configs.overrides:
+            return None
+        return retention_of(topic, self._configs, self._cluster, self._configs.broker.node_id)
+
+    def _is_tiered(self, topic: str) -> bool:
+        retention = self._retention(topic)
+        return retention is not None and retention.is_tiered and topic not in NEVER_TIERED_TOPICS
+
+    def _read_cluster(self) -> ClusterMetadata | None:
+        """Return the metadata log that reaches furthest."""
+        found = []
+        for store in self._stores:
+            try:
+                metadata = read_copied_metadata(store)
+            except (FormatError, OSError) as error:
+                self.warnings.append(f"{store.url}: {error}: the metadata log in it is not used")
+                continue
+            if metadata is not None:
+                found.append(metadata)
+        return max(found, key=lambda one: one.end_offset, default=None)
+
+
+def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:
+    """Refuse log dirs without a partition of the metadata topic.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if not metadata.sources:
+        named = ", ".join(store.url for store in stores)
+        raise UsageError(f"{named}: no partition of {TOPIC} is in it. {_REMEDY}, or copies of them")
+
+
+def _where(topic: str, partition: int, topic_id: UUID | None) -> PartitionPrefix:
+    folder = f"{topic}-{partition}"
+    return PartitionPrefix(
+        prefix=f"{folder}/",
+        topic=topic,
+        partition=partition,
+        topic_id="" if topic_id is None else format_uuid(topic_id),
+        folder=folder,
+    )

@@ -1,0 +1,102 @@
+"""How much of a topic's logs brokers keep, and whether they copy it to remote storage, by the layers of settings.
+
+    --topic-config  over  topic records  over  dynamic records of brokers  over  --property, file
+
+Kafka: LogConfig, KafkaConfig.logRetentionTimeMillis, ServerTopicConfigSynonyms, DynamicLogConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.broker.config import REMOTE_STORAGE_ENABLE
+from recovery.broker.settings import BooleanKind, IntKind, Key, Layer, LongKind, Settings, valid_entries
+from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
+
+_UNLIMITED = -1
+_HOURS = 168
+
+_RETENTION_MS = Key("retention.ms", LongKind(_UNLIMITED))
+_RETENTION_BYTES = Key("retention.bytes", LongKind(-(2**63)))
+_COPY_DISABLE = Key("remote.log.copy.disable", BooleanKind())
+_LOG_RETENTION_MS = Key("log.retention.ms", LongKind(-(2**63)))
+_LOG_RETENTION_MINUTES = Key("log.retention.minutes", IntKind(-(2**31)))
+_LOG_RETENTION_HOURS = Key("log.retention.hours", IntKind(-(2**31)))
+_LOG_RETENTION_BYTES = Key("log.retention.bytes", LongKind(-(2**63)))
+_DYNAMIC = (_LOG_RETENTION_MS, _LOG_RETENTION_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRetention:
+    """The settings of a topic that say how long what is kept.
+
+    Attributes:
+        retention_ms: -1: for ever.
+        retention_bytes: of each partition, its remote part included; -1: without limit.
+        is_tiered: whether the topic asks for tiered storage.
+        is_copy_disabled: whether nothing more is copied to it.
+    """
+
+    retention_ms: int
+    retention_bytes: int
+    is_tiered: bool
+    is_copy_disabled: bool
+
+
+def retention_of(
+    topic: str, configs: TopicConfigs, metadata: ClusterMetadata | None, node_id: int | None
+) -> LogRetention:
+    """Return how much of the logs of *topic* a broker keeps.
+
+    Args:
+        topic: its name.
+        configs: what was given, and the records of topics.
+        metadata: dynamic settings of brokers as they are once a broker runs; None if they are not known.
+        node_id: of that broker, None if it is not known: then its own dynamic settings are not, either.
+
+    Raises:
+        UsageError: a value that Kafka refuses.
+    """
+    own = Settings(
+        (
+            Layer(f"{TOPIC_CONFIG_OPTION}, topic {topic}", configs.overrides.get(topic, {})),
+            Layer(f"metadata log, topic {topic}", configs.records.get(topic, {})),
+        ),
+        override='--topic-config \'{"TOPIC": {"KEY": ...}}\'',
+    )
+    broker = Settings((*_dynamic_layers(metadata, node_id), *configs.broker.layers))
+    retention_ms = own.find(_RETENTION_MS)
+    retention_bytes = own.find(_RETENTION_BYTES)
+    if retention_bytes is None:
+        retention_bytes = broker.find(_LOG_RETENTION_BYTES)
+    return LogRetention(
+        retention_ms=_broker_retention_ms(broker) if retention_ms is None else retention_ms,
+        retention_bytes=_UNLIMITED if retention_bytes is None else retention_bytes,
+        is_tiered=bool(own.find(REMOTE_STORAGE_ENABLE)),
+        is_copy_disabled=bool(own.find(_COPY_DISABLE)),
+    )
+
+
+def _dynamic_layers(metadata: ClusterMetadata | None, node_id: int | None) -> tuple[Layer, ...]:
+    if metadata is None:
+        return ()
+    own: Mapping[str, str] = metadata.brokers_after_load.get(str(node_id), {})
+    return (
+        Layer("dynamic settings of this broker", valid_entries(own, _DYNAMIC)),
+        Layer(
+            "dynamic settings of all brokers", valid_entries(metadata.cluster_default_after_load, _DYNAMIC)
+        ),
+    )
+
+
+def _broker_retention_ms(broker: Settings) -> int:
+    """Return the first of milliseconds, minutes and hours that is set. Kafka: KafkaConfig.logRetentionTimeMillis."""
+    retention_ms = broker.find(_LOG_RETENTION_MS)
+    if retention_ms is None:
+        minutes, hours = broker.find(_LOG_RETENTION_MINUTES), broker.find(_LOG_RETENTION_HOURS)
+        retention_ms = (
+            (_HOURS if hours is None else hours) * 3_600_000 if minutes is None else minutes * 60_000
+        )
+    return max(retention_ms, _UNLIMITED)

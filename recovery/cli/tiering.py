@@ -1,0 +1,142 @@
+"""`kafka-log-recovery archive metrics|retention`: tiered logs seen from outside, while their brokers may be down."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from recovery.cli.arguments import add_setting_arguments, milliseconds, properties_of, topic_configs_of
+from recovery.cli.session import print_result, watched_signals
+from recovery.errors import UsageError
+from recovery.printable import printable
+
+if TYPE_CHECKING:
+    from recovery.archive.tiering.options import TieringOptions
+
+_METRICS_EPILOG = """\
+exit codes:
+  0  all figures are known
+  1  usage error, or a log dir cannot be listed
+  4  some figures cannot be known; a warning says why
+  130, 143  interrupted; nothing is printed
+"""
+_RETENTION_EPILOG = """\
+exit codes:
+  0  nothing that is in retention will be deleted
+  1  usage error, or a log dir cannot be listed
+  2  a broker before 4.3.2 will delete data that is in retention when it starts
+  4  what will be deleted of some partitions cannot be known; a warning says why
+  130, 143  interrupted; nothing is printed
+"""
+
+
+def add_actions(actions: argparse._SubParsersAction[Any]) -> None:
+    """Add both commands to those of `archive`."""
+    metrics = actions.add_parser(
+        "metrics",
+        help="measure the remote parts of tiered logs: sizes, and what is not copied or deleted yet",
+        description="Measure tiered logs by log dirs, or copies of them, as brokers' gauges do (KIP-963), also while "
+        "the brokers are down, or copying fails. Nothing is locked or written.",
+        epilog=_METRICS_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_arguments(metrics, formats=("text", "json", "prometheus"))
+    metrics.add_argument(
+        "--metrics-textfile",
+        metavar="FILE",
+        help="write the figures to FILE, too, for node_exporter, which reads names in .prom",
+    )
+    metrics.set_defaults(run=run_metrics)
+    retention = actions.add_parser(
+        "retention",
+        help="show what brokers will delete of the remote parts of tiered logs",
+        description="Show which remote segments retention will delete, and which a broker before 4.3.2 will delete "
+        "without right when it starts (KAFKA-20732). Nothing is locked, written or deleted.",
+        epilog=_RETENTION_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_arguments(retention, formats=("text", "json"))
+    retention.set_defaults(run=run_retention)
+
+
+def _add_arguments(parser: argparse.ArgumentParser, *, formats: tuple[str, ...]) -> None:
+    parser.add_argument(
+        "--metadata",
+        metavar="A,B",
+        required=True,
+        help="log dirs, or copies of them: those with partitions of __remote_log_metadata, and of the topics",
+    )
+    parser.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
+    parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
+    parser.add_argument(
+        "--partition", metavar="TOPIC-N", action="append", default=[], help="only this partition"
+    )
+    add_setting_arguments(parser)
+    parser.add_argument(
+        "--now",
+        metavar="MS",
+        type=milliseconds,
+        help="judge retention as at this time, in ms since 1970 (default: now)",
+    )
+    parser.add_argument(
+        "--format", choices=formats, default=formats[0], help="form of the report on standard output"
+    )
+
+
+def run_metrics(arguments: argparse.Namespace) -> int:
+    """Run `archive metrics` and return its exit code."""
+    from recovery.archive.tiering.prometheus import metrics_text
+    from recovery.archive.tiering.run import measure_tiering
+    from recovery.stop_request import StopRequest
+    from recovery.watch.textfile import replace_textfile
+
+    with watched_signals() as signals:
+        stop = StopRequest()
+        signals.forward_to(stop)
+        report = measure_tiering(_options(arguments), stop=stop)
+        if arguments.metrics_textfile is not None:
+            try:
+                replace_textfile(arguments.metrics_textfile, metrics_text(report))
+            except OSError as error:
+                raise UsageError(
+                    f"--metrics-textfile {arguments.metrics_textfile}: {error.strerror}. Remedy: name a file in a "
+                    "folder that this user may write to"
+                ) from error
+        if arguments.format == "prometheus":
+            for warning in report.warnings:
+                print(f"kafka-log-recovery: {printable(warning)}", file=sys.stderr)  # noqa: T201 - no place for it among the metrics
+            text = metrics_text(report).decode().removesuffix("\n")
+        else:
+            text = report.to_json() if arguments.format == "json" else report.to_text()
+        print_result(text, signals)
+    return report.exit_code
+
+
+def run_retention(arguments: argparse.Namespace) -> int:
+    """Run `archive retention` and return its exit code."""
+    from recovery.archive.tiering.run import foretell_retention
+    from recovery.stop_request import StopRequest
+
+    with watched_signals() as signals:
+        stop = StopRequest()
+        signals.forward_to(stop)
+        report = foretell_retention(_options(arguments), stop=stop)
+        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+    return report.exit_code
+
+
+def _options(arguments: argparse.Namespace) -> TieringOptions:
+    from recovery.archive.tiering.options import TieringOptions
+
+    properties = properties_of(arguments)
+    metadata = (part.strip() for part in arguments.metadata.split(","))
+    return TieringOptions(
+        metadata=tuple(part for part in metadata if part),
+        config=properties.values,
+        config_notes=properties.notes,
+        topic_configs=topic_configs_of(arguments) or {},
+        topics=tuple(arguments.topic),
+        partitions=tuple(arguments.partition),
+        now_ms=arguments.now,
+    )
