@@ -209,7 +209,9 @@ def read_properties_file(path: str, option: str) -> tuple[dict[str, str], list[s
         properties = read_properties(data)
         repeated = repeated_keys(data)
     except OSError as error:
-        raise UsageError(f"{option} {path}: {error.strerror}") from error
+        raise UsageError(
+            f"{option} {path}: {error.strerror}. Remedy: name a properties file that this user may read"
+        ) from error
     except MalformedPropertiesError as error:
         raise UsageError(f"{option} {path}: {error}") from error
     return properties, [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import add_watching_arguments, log_dirs_of, observer_options, properties_of
@@ -53,7 +54,11 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     how.add_argument(
         "--interval", metavar="S", type=_seconds, default=1.0, help="look every S seconds (default: 1)"
     )
-    how.add_argument("--once", action="store_true", help="say how far it is, and end")
+    how.add_argument(
+        "--once",
+        action="store_true",
+        help="say how far it is, and end; no progress but with --progress bar, log or json",
+    )
     how.add_argument(
         "--forever", action="store_true", help="go on when the recovery is over, and watch the next start"
     )
@@ -81,7 +86,10 @@ def _watch(arguments: argparse.Namespace, signals: Signals) -> WatchReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _options(arguments)
-    with open_observers(observer_options(arguments), source="watch") as observers:
+    observing = observer_options(arguments)
+    if options.once and observing.progress == "auto":  # what has happened before now is no progress
+        observing = replace(observing, progress="none")
+    with open_observers(observing, source="watch") as observers:
         return watch_broker(arguments.source, options, observers=observers, stop=stop)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 from contextlib import closing
@@ -22,6 +23,9 @@ from recovery.watch.events import Event, Observer, Remark, RunFinished, RunStart
 from recovery.watch.gauges import Gauges
 from recovery.watch.notifier import Notifier
 
+_OTHER_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_SILENT_S = 5.0
+"""How long a source may say nothing about a load of logs until that is said."""
 _THREADS = "num.recovery.threads.per.data.dir"
 
 
@@ -64,6 +68,8 @@ def _open(source: str, options: WatchOptions) -> Source:
                 "broker's log for bytes, or leave out -c and --log-dirs"
             )
         return open_gauges(source, options.interval_s, is_patient=options.forever)
+    if _OTHER_URL.match(source):
+        raise UsageError(f"{source}: no such source. Remedy: give a log, -, or a URL of http:// or https://")
     dirs, threads_per_dir = _dirs(options)
     return BrokerLog(open_feed(source, may_be_missing=options.forever), dirs, threads_per_dir)
 
@@ -94,6 +100,8 @@ class _Watch:
         self._starts = 0
         self._lost_since_s: float | None = None
         self._is_stall_told = False
+        self._began_s = time.monotonic()
+        self._is_silence_told = False
 
     def run(self) -> WatchReport:
         """Return how it ended."""
@@ -113,6 +121,7 @@ class _Watch:
             self._take(event)
             self._stop.check()
         self._judge_pace()
+        self._judge_silence()
         if self._options.once:
             return self._outcome() if self._source.is_current or self._source.has_ended else None
         if self._source.has_ended or (self._has_gone() and not self._options.forever):
@@ -176,6 +185,17 @@ class _Watch:
         self._is_stall_told = True
         text = f"no progress for {self._options.stall_seconds:.0f} seconds"
         self._notifier.notify(Remark(text=text, level="warning"))
+
+    def _judge_silence(self) -> None:
+        """Say once that there is nothing about a load of logs: it may be another source than was meant."""
+        if self._starts or self._is_silence_told or self._lost_since_s is not None:
+            return
+        if time.monotonic() - self._began_s > _SILENT_S:
+            self._is_silence_told = True
+            text = (
+                f"{self._source.name}: nothing in it yet about a broker that loads its logs; waiting for it"
+            )
+            self._notifier.notify(Remark(text=text, level="info"))
 
     def _report(self, outcome: Outcome, exit_code: int) -> WatchReport:
         return WatchReport(

@@ -191,9 +191,11 @@ def _why(error: object) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {ANSWER_S:.0f} s"
     if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
-        return "what answers there does not speak HTTP"
+        return "what answers there does not speak HTTP. Remedy: if it speaks TLS, https://HOST:PORT/..."
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"its certificate is not trusted: {error.verify_message}; SSL_CERT_FILE may name a bundle of CAs"
         )
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS with what answers there ({error.reason}). Remedy: if it speaks plain HTTP, http://HOST:PORT/..."
     return (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__

@@ -37,6 +37,7 @@ _WANTED = re.compile(
     r"remaining_?(logs|segments)_?to_?recover|logmanager|broker_?state|kafka_log_recovery_|process_start_time_seconds",
     re.IGNORECASE,
 )
+_SAMPLE = re.compile(r"\s*[a-zA-Z_:][a-zA-Z0-9_:]*\s*(\{.*\})?\s+\S+(\s+\S+)?(\s+#.*)?\s*")
 _OF_KAFKA = re.compile(r"kafka|^jmx_|^jvm_", re.IGNORECASE)
 _MBEAN_KEY = re.compile(r'([^=,]+)=("(?:[^"\\]|\\.)*"|[^,]*)')
 _ESCAPED = re.compile(r"\\(.)")
@@ -109,7 +110,7 @@ def read_metrics(lines: Iterable[str]) -> Reading:
     for line in lines:
         if line.startswith("#") or not line.strip():
             continue
-        if not has_samples and line.lstrip()[0] in "<{[":
+        if not has_samples and not _SAMPLE.fullmatch(line):
             raise MalformedAnswerError(f"it is no page of metrics, it begins with {line.strip()[:40]!r}")
         has_samples = True
         is_of_kafka = is_of_kafka or _OF_KAFKA.search(line) is not None

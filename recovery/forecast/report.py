@@ -239,7 +239,7 @@ def _log_dir_line(one: LogDirEstimate) -> str:
     if one.error is not None and not one.log_count:
         return f"{one.log_dir}: not read"
     if one.is_live:
-        state = "in use, as if its broker died now"
+        state = "in use, as if its process died now"
     else:
         state = "shut down cleanly" if one.had_clean_shutdown else "stopped, not cleanly"
     line = (

@@ -168,7 +168,9 @@ def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, 
             if not is_folder(path):
                 if may_be_missing:
                     continue
-                raise UsageError(f"{path}: no such log dir")
+                raise UsageError(
+                    f"{path}: no such log dir. Remedy: check the path, and that its file system is mounted"
+                )
             status = os.stat(path)
         except OSError:
             continue  # the log dir goes offline when it is locked

@@ -33,6 +33,17 @@ DONE: dict[Command, str] = {
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 LOG_STATUSES: tuple[LogStatus, ...] = (*get_args(PartitionStatus), "checked", "damaged")
 
+_FORESEEN = frozenset(
+    (
+        "segment_count",
+        "finished_segments",
+        "bytes_total",
+        "remaining_bytes",
+        "scanned_bytes",
+        "recovered_bytes",
+    )
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirValues:
@@ -44,7 +55,7 @@ class LogDirValues:
         log_count: logs in the dir.
         finished_logs: those that are done, in whatever way.
         is_foreseen: whether it is known what is to be recovered: not of a broker that is watched by its log or its
-            gauges alone. If not, segments and bytes are 0, but for `recovered_segments`.
+            gauges alone. If not, segments and bytes are 0, but for `recovered_segments`: see `known`.
         segment_count: segments to recover, as known at the start.
         finished_segments: those of them that need not be waited for: recovered, or dropped by a cut or a refusal.
         recovered_segments: segments that were recovered, as the report counts them.
@@ -86,6 +97,10 @@ class LogDirValues:
     is_finished: bool
     is_offline: bool
     is_cordoned: bool | None
+
+    def known(self, name: str) -> int | None:
+        """Return the figure *name*, None if it is one of those that are known only where `is_foreseen`."""
+        return None if name in _FORESEEN and not self.is_foreseen else int(getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ Python has it.
 
 import json
 import time
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, TextIO, get_args
 
@@ -102,7 +103,7 @@ def progress(values: GaugeValues) -> dict[str, Any]:
     return {
         "state": values.state,
         "dry_run": values.dry_run,
-        **{name: sum(getattr(log_dir, name) for log_dir in log_dirs) for name in _LOG_DIR_SUMS},
+        **{name: _sum(log_dir.known(name) for log_dir in log_dirs) for name in _LOG_DIR_SUMS},
         "bytes_per_second": _rounded(values.bytes_per_second),
         "eta_seconds": _rounded(values.eta_seconds),
         "elapsed_seconds": _rounded(values.elapsed_seconds),
@@ -116,13 +117,19 @@ def _log_dir(values: LogDirValues) -> dict[str, Any]:
         "log_dir": values.log_dir,
         "remaining_logs": values.remaining_logs,
         "remaining_segments": list(values.remaining_segments),
-        **{name: getattr(values, name) for name in _LOG_DIR_SUMS},
+        **{name: values.known(name) for name in _LOG_DIR_SUMS},
         "bytes_per_second": _rounded(values.bytes_per_second),
         "eta_seconds": _rounded(values.eta_seconds),
         "is_finished": values.is_finished,
         "is_offline": values.is_offline,
         "is_cordoned": values.is_cordoned,
     }
+
+
+def _sum(figures: Iterable[int | None]) -> int | None:
+    """Return the sum of *figures*, None if one of them is not known."""
+    known = list(figures)
+    return None if None in known else sum(figure for figure in known if figure is not None)
 
 
 def _rounded(value: float | None) -> float | None:

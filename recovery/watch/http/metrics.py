@@ -25,24 +25,21 @@ PREFIX = "kafka_log_recovery_"
 
 _DIR_GAUGES: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...] = (
     ("logs", "Logs in the log dir.", lambda d: d.log_count),
-    ("segments", "Unflushed segments to recover.", lambda d: d.segment_count),
-    ("bytes", "Bytes of unflushed segments.", lambda d: d.bytes_total),
-    ("remaining_bytes", "Bytes still to be scanned.", lambda d: d.remaining_bytes),
+    ("segments", "Unflushed segments to recover.", lambda d: d.known("segment_count")),
+    ("bytes", "Bytes of unflushed segments.", lambda d: d.known("bytes_total")),
+    ("remaining_bytes", "Bytes still to be scanned.", lambda d: d.known("remaining_bytes")),
     ("remaining_segments", "Unflushed segments still to be recovered.", lambda d: _remaining_segments(d)),
     ("bytes_per_second", "Scan rate over the last half minute.", lambda d: d.bytes_per_second),
     ("eta_seconds", "Time left; no sample while it would be a guess.", lambda d: d.eta_seconds),
     ("log_dir_finished", "1 when nothing is left to do in the log dir.", lambda d: d.is_finished),
     ("log_dir_offline", "1 when an I/O error ended the work in the log dir.", lambda d: d.is_offline),
 )
-_DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float]], ...] = (
-    ("scanned_bytes", "Bytes read and checked.", lambda d: d.scanned_bytes),
-    ("recovered_bytes", "Bytes of recovered segments found valid.", lambda d: d.recovered_bytes),
+_DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...] = (
+    ("scanned_bytes", "Bytes read and checked.", lambda d: d.known("scanned_bytes")),
+    ("recovered_bytes", "Bytes of recovered segments found valid.", lambda d: d.known("recovered_bytes")),
     ("recovered_segments", "Segments recovered.", lambda d: d.recovered_segments),
     ("truncated_bytes", "Bytes of log files cut off.", lambda d: d.truncated_bytes),
     ("truncated_batches", "Record batches cut off.", lambda d: d.truncated_batches),
-)
-_OF_WHAT_IS_FORESEEN: Final = frozenset(
-    ("segments", "bytes", "remaining_bytes", "remaining_segments", "scanned_bytes", "recovered_bytes")
 )
 
 
@@ -66,23 +63,22 @@ def families(values: GaugeValues) -> Iterator[Metric]:
     """Yield the metric families of *values*, including those without samples."""
     yield from _kafka_families(values)
     for name, text, value_of in _DIR_GAUGES:
-        yield _by_dir(GaugeMetricFamily(PREFIX + name, text, labels=["dir"]), name, values, value_of)
+        yield _by_dir(GaugeMetricFamily(PREFIX + name, text, labels=["dir"]), values, value_of)
     for name, text, count_of in _DIR_COUNTERS:
-        yield _by_dir(CounterMetricFamily(PREFIX + name, text, labels=["dir"]), name, values, count_of)
+        yield _by_dir(CounterMetricFamily(PREFIX + name, text, labels=["dir"]), values, count_of)
     yield _finished_logs(values)
     yield from _run_families(values)
 
 
 def _by_dir(
     family: GaugeMetricFamily | CounterMetricFamily,
-    name: str,
     values: GaugeValues,
     value_of: Callable[[LogDirValues], float | None],
 ) -> Metric:
     """Return *family* with a sample for each log dir of which the figure is known."""
     for log_dir in values.log_dirs:
         value = value_of(log_dir)
-        if value is not None and (log_dir.is_foreseen or name not in _OF_WHAT_IS_FORESEEN):
+        if value is not None:
             family.add_metric([_label(log_dir.log_dir)], value)
     return family
 
@@ -163,7 +159,9 @@ def _seconds(time_ms: int | None) -> float | None:
     return None if time_ms is None else time_ms / 1000
 
 
-def _remaining_segments(values: LogDirValues) -> int:
+def _remaining_segments(values: LogDirValues) -> int | None:
+    if not values.is_foreseen:
+        return None
     if values.is_finished or values.is_offline:
         return 0
     return max(values.segment_count - values.finished_segments, 0)

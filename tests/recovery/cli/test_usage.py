@@ -39,9 +39,20 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["recover", "--log-dirs", "/", "--progress", "dots"], ["--progress", "dots"]),
         (["recover", "--log-dirs", "/", "--format", "xml"], ["--format", "xml"]),
         (["recover", "--log-dirs", "/", "--format"], ["--format"]),
-        (["recover", "-c", "/nowhere/server.properties"], ["/nowhere/server.properties", "No such file"]),
+        (
+            ["recover", "-c", "/nowhere/server.properties"],
+            ["/nowhere/server.properties", "No such file", "Remedy: name a properties file"],
+        ),
         (["recover", "-c", "/"], ["--config /", "directory"]),
-        (["recover", "--log-dirs", "/nowhere/data"], ["/nowhere/data", "no such log dir"]),
+        (
+            ["recover", "--log-dirs", "/nowhere/data"],
+            ["/nowhere/data", "no such log dir. Remedy: check the path"],
+        ),
+        (
+            ["estimate", "--log-dirs", "/nowhere/data"],
+            ["/nowhere/data", "no such log dir. Remedy: check the path"],
+        ),
+        (["watch", "ftp://kafka-0/server.log"], ["ftp://kafka-0/server.log", "Remedy: ", "https://"]),
         (["archive", "inventory", "/nowhere/a"], ["/nowhere/a: No such file", "Remedy: check the path"]),
     ],
     ids=" ".join,

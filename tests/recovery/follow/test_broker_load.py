@@ -28,6 +28,7 @@ from recovery.watch.events import (
 from recovery.watch.figures import GaugeValues
 from recovery.watch.gauges import Gauges
 from recovery.watch.http.metrics import metrics_text
+from recovery.watch.json_lines import progress
 from segfmt.checkpoint import encode_offset_checkpoint
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT, log_name
 
@@ -306,6 +307,17 @@ class TestByTheLogAlone:
         assert 'kafka_log_recovery_recovered_segments_total{dir="/d"} 1.0' in shown
         for unknown in ("segments", "bytes", "remaining_bytes", "remaining_segments", "scanned_bytes_total"):
             assert f"kafka_log_recovery_{unknown}{{" not in shown
+        told_as_json = progress(figures(told(lines)))
+        for figures_as_json in (told_as_json, *told_as_json["log_dirs"]):
+            assert figures_as_json["recovered_segments"] == 1
+            for unknown in (
+                "segment_count",
+                "finished_segments",
+                "bytes_total",
+                "remaining_bytes",
+                "scanned_bytes",
+            ):
+                assert figures_as_json[unknown] is None, unknown
         assert values.remaining_segments == ()
         (values,) = figures(told([*lines, loaded("/d", "t-0", 1)])).log_dirs
         assert (values.recovered_segments, values.remaining_logs) == (2, 3)

@@ -186,8 +186,8 @@ def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("scheme", "said", "words"),
     [
-        ("http", b"SSH-2.0-OpenSSH_9\r\n", "does not speak HTTP"),
-        ("https", b"HTTP/1.0 400 Bad Request\r\n\r\n", "(?i)ssl"),
+        ("http", b"SSH-2.0-OpenSSH_9\r\n", "does not speak HTTP. Remedy: .*https://"),
+        ("https", b"HTTP/1.0 400 Bad Request\r\n\r\n", "no TLS .* Remedy: .*http://"),
         ("http", b"", "closed connection"),
     ],
 )

@@ -140,6 +140,7 @@ def test_figures_of_this_tool() -> None:
     [
         ("<!DOCTYPE html>\n<title>Kafka</title>", "no page of metrics, it begins with '<!DOCTYPE html>'"),
         ('{"kafka": 1}', "no page of metrics"),
+        ("Welcome to the kafka broker", "no page of metrics, it begins with 'Welcome to the kafka broker'"),
         ("", "a page of metrics, but there is none on it"),
         ("node_load1 0.5\n", "of something else than Kafka"),
         ('kafka_log_logmanager_remaininglogstorecover{dir="/d} 1', "cannot be read"),

@@ -19,7 +19,7 @@ import pytest
 
 import recovery
 from recovery.errors import UsageError
-from recovery.follow import broker_log
+from recovery.follow import api, broker_log
 from recovery.follow import source as source_module
 from recovery.follow.report import WatchReport
 from recovery.stop_request import StopRequest
@@ -107,6 +107,17 @@ class TestWholeLogs:
         )
         assert done.report["durationMs"] == 7000
         assert "Completed load of Log(dir=/d/t-3" in done.stderr
+
+    def test_once_shows_no_history_unless_it_is_asked_for(self, tmp_path: Path) -> None:
+        (tmp_path / "server.log").write_text(log_text(BEGINNING))
+        done = run("watch", tmp_path / "server.log", "--once")
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "recovering" in done.stdout
+        done = run("watch", tmp_path / "server.log", "--once", "--progress", "log")
+        assert "t-0" in done.stderr
+        done = run("watch", tmp_path / "server.log", "--once", "--format", "json")
+        (log_dir,) = json.loads(done.stdout)["logDirs"]
+        assert (log_dir["segments"], log_dir["bytes"], log_dir["remainingBytes"]) == (None, None, None)
 
     @pytest.mark.parametrize("text", ["", "nothing\n" * 1000, "[LogLoader partition=t-0, dir=/d] Rolled\n"])
     def test_a_pipe_with_nothing_about_a_load(self, text: str) -> None:
@@ -299,6 +310,22 @@ class TestGrowingLogs:
         assert len(of(SourceLost, watch.events)) == 2
         assert of(RunFinished, watch.events)[-1].exit_code == 4
         assert source_module.LOST_S == 30
+
+    def test_a_log_of_something_else_is_waited_for_with_a_word(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(api, "_SILENT_S", 0.2)
+        log = tmp_path / "other.log"
+        log.write_text("nothing here is of a broker\n" * 9)
+        with watching(log, interval_s=0.05) as watch:
+            watch.wait_until(lambda: bool(of(Remark, watch.events)))
+            time.sleep(0.3)
+            (remark,) = of(Remark, watch.events)
+            assert "nothing in it yet about a broker that loads its logs" in remark.text
+            log.write_text(log_text(WHOLE))
+            watch.wait_until(lambda: watch.report is not None)
+        assert watch.report is not None
+        assert watch.report.exit_code == 0
 
     def test_nothing_moves(self, tmp_path: Path) -> None:
         log = tmp_path / "server.log"
