@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -102,19 +102,19 @@ def make_tiered(root: Path, *, size: int) -> TieredArchive:
     (root / "server.properties").write_text(TIERED_PROPERTIES)
     archive = opened(root)
     work_dir = root.parent / f"{root.name}-work"
-    with _broker(archive, work_dir, {}) as broker:
+    with tiered_broker(archive, work_dir, {}) as broker:
         broker.format(CLUSTER_ID)
         broker.start()
         _write(broker, "first", size)
         wait_until_still(archive)
         broker.stop()
-    with _broker(archive, work_dir, {"rsm.config.stuck.copy.topic": _STUCK_COPY}) as broker:
+    with tiered_broker(archive, work_dir, {"rsm.config.stuck.copy.topic": _STUCK_COPY}) as broker:
         broker.start()
         _write(broker, "second", size)
         _wait_until(lambda: _interrupted(archive) > 0, broker)
         wait_until_still(archive)
         broker.kill()
-    with _broker(archive, work_dir, {}) as broker:
+    with tiered_broker(archive, work_dir, {}) as broker:
         broker.start()
         _write(broker, "last", size)
         wait_until_still(archive)
@@ -125,7 +125,10 @@ def make_tiered(root: Path, *, size: int) -> TieredArchive:
     return archive
 
 
-def _broker(archive: TieredArchive, work_dir: Path, more: Mapping[str, str]) -> Broker:
+def tiered_broker(
+    archive: TieredArchive, work_dir: Path, more: Mapping[str, str], *, java_agents: Sequence[str] = ()
+) -> Broker:
+    """Return the broker of *archive*, not started, with *more* properties."""
     properties = read_properties(TIERED_PROPERTIES.replace("@ROOT@", str(archive.root)))
     return Broker(
         archive.log_dirs,
@@ -133,6 +136,7 @@ def _broker(archive: TieredArchive, work_dir: Path, more: Mapping[str, str]) -> 
         properties=properties | dict(more),
         heap="512m",
         plugins=[compiled(SAMPLE_DIR)],
+        java_agents=java_agents,
     )
 
 

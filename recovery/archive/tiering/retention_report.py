@@ -24,7 +24,8 @@ class RetainedPartition:
     Attributes:
         retention: its settings.
         now: what its leader deletes, if it runs.
-        at_next_start: what a broker before 4.3.2 deletes first when it has been started anew.
+        at_next_start: what a broker before 4.3.2 deletes when it has been started anew, if it comes to look at
+            retention before it has found out what is copied.
         never_deleted_bytes: of segments that no look at retention will delete, as long as the log's epochs stay.
     """
 
@@ -117,7 +118,7 @@ class RetentionReport:
         count = sum(len(expiry.deletions) for expiry in known)
         size_bytes = sum(expiry.size_bytes for expiry in known)
         lines.append(
-            f"{len(self.partitions)} tiered partitions: {count} segments, {bytes_text(size_bytes)} to be deleted. "
+            f"{len(self.partitions)} tiered partitions: {_segments(count)}, {bytes_text(size_bytes)}, to be deleted. "
             "Nothing was deleted."
         )
         return "\n".join(lines)
@@ -165,12 +166,17 @@ def _loss(one: RetainedPartition) -> str:
     first = min(deletion.segment.start_offset for deletion in segments)
     last = max(deletion.segment.end_offset for deletion in segments)
     return (
-        f"LOSS {printable(one.topic)}-{one.partition}: when a broker before {_FIXED_IN} starts, it deletes "
-        f"{len(segments)} segments that are in retention, {bytes_text(one.in_retention_bytes)}, offsets {first} to "
-        f"{last}: it counts local segments twice (KAFKA-20732). Remedy: before the start, raise retention.bytes "
+        f"LOSS {printable(one.topic)}-{one.partition}: a broker before {_FIXED_IN} may delete "
+        f"{_segments(len(segments))} in retention when it starts, {bytes_text(one.in_retention_bytes)}, offsets "
+        f"{first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). Remedy: before the "
+        "start, raise retention.bytes "
         f"of the topic, {one.retention.size_bytes} now, by the bytes of its local log, and put it back once the broker "
         f"has copied a segment; or start {_FIXED_IN} or a later version"
     )
+
+
+def _segments(count: int) -> str:
+    return f"{count} segment" if count == 1 else f"{count} segments"
 
 
 def _words(one: RetainedPartition) -> str:
