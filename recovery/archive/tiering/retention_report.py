@@ -168,10 +168,10 @@ def _loss(one: RetainedPartition) -> str:
     return (
         f"LOSS {printable(one.topic)}-{one.partition}: a broker before {_FIXED_IN} may delete "
         f"{_segments(len(segments))} in retention when it starts, {bytes_text(one.in_retention_bytes)}, offsets "
-        f"{first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). Remedy: before the "
-        "start, raise retention.bytes "
-        f"of the topic, {one.retention.size_bytes} now, by the bytes of its local log, and put it back once the broker "
-        f"has copied a segment; or start {_FIXED_IN} or a later version"
+        f"{first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). Remedy: "
+        "before the start, raise retention.bytes of the topic, "
+        f"{one.retention.size_bytes} now, by the bytes of its local log, and put it back once the broker has copied a "
+        f"segment; or start {_FIXED_IN} or a later version"
     )
 
 
