@@ -107,7 +107,7 @@ def _json_of(values: LogDirValues) -> dict[str, Any]:
         "recoveredSegments": values.recovered_segments,
         "bytes": values.known("bytes_total"),
         "remainingBytes": values.known("remaining_bytes"),
-        "truncatedBytes": values.truncated_bytes,
+        "truncatedBytes": values.known("truncated_bytes"),
         "finished": values.is_finished,
         "offline": values.is_offline,
     }

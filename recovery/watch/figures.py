@@ -41,6 +41,8 @@ _FORESEEN = frozenset(
         "remaining_bytes",
         "scanned_bytes",
         "recovered_bytes",
+        "truncated_bytes",
+        "truncated_batches",
     )
 )
 
@@ -99,8 +101,9 @@ class LogDirValues:
     is_cordoned: bool | None
 
     def known(self, name: str) -> int | None:
-        """Return the figure *name*, None if it is one of those that are known only where `is_foreseen`."""
-        return None if name in _FORESEEN and not self.is_foreseen else int(getattr(self, name))
+        """Return the figure *name*, None if it is 0 for want of knowledge: what is to be recovered is not foreseen."""
+        value = int(getattr(self, name))
+        return value if value or self.is_foreseen or name not in _FORESEEN else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

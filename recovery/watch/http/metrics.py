@@ -38,8 +38,8 @@ _DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ..
     ("scanned_bytes", "Bytes read and checked.", lambda d: d.known("scanned_bytes")),
     ("recovered_bytes", "Bytes of recovered segments found valid.", lambda d: d.known("recovered_bytes")),
     ("recovered_segments", "Segments recovered.", lambda d: d.recovered_segments),
-    ("truncated_bytes", "Bytes of log files cut off.", lambda d: d.truncated_bytes),
-    ("truncated_batches", "Record batches cut off.", lambda d: d.truncated_batches),
+    ("truncated_bytes", "Bytes of log files cut off.", lambda d: d.known("truncated_bytes")),
+    ("truncated_batches", "Record batches cut off.", lambda d: d.known("truncated_batches")),
 )
 
 

@@ -21,9 +21,12 @@ from recovery.engine.report import RecoveryReport
 from recovery.errors import LogDirOfflineError, UsageError
 from recovery.forecast import sample as sampling
 from recovery.forecast.report import EstimateReport
+from recovery.forecast.survey import LogDirSurvey, survey_log_dirs
 from recovery.load.forecast import segments_recovered, segments_recovered_by_reading
+from recovery.load.release import Release
 from recovery.logdir import inventory, listing
 from recovery.logdir.inventory import list_log_dir
+from recovery.problem import Problem
 from recovery.read.partition_files import PartitionFiles
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from tests import ROOT
@@ -315,6 +318,76 @@ def test_what_would_keep_a_broker_from_starting_comes_first(tmp_path: Path) -> N
     assert all("Remedy: " in problem for problem in problems)
     assert report.to_text().splitlines()[0] == f"PROBLEM {first}: {problems[0]}"
     assert report.exit_code == 0
+
+
+def surveyed(sample: Sample, known: dict[str, tuple[Problem, ...]] | None = None) -> list[LogDirSurvey]:
+    return survey_log_dirs(
+        [str(path) for path in sample.log_dirs],
+        settings_of=settings_of(sample),
+        release=Release.KAFKA_4_3,
+        now_ms=sample.now_ms,
+        known_problems=known or {},
+    )
+
+
+def test_folders_of_logs_that_may_not_be_listed_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three, one is named. A folder that may be read and not entered is one of them."""
+    sample = unpack("crashed", tmp_path)
+    first = sample.log_dirs[0]
+    closed = sorted(path for path in first.iterdir() if path.is_dir() and path.name[:2] != "__")[:3]
+    rights = {str(path): (os.R_OK if number else 0) for number, path in enumerate(closed)}
+    scandir, access = os.scandir, os.access
+
+    def denied(path: Any) -> Any:
+        if str(path) in rights:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    def allowed(path: Any, mode: int, **options: Any) -> bool:
+        return rights[str(path)] & mode == mode if str(path) in rights else access(path, mode, **options)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    monkeypatch.setattr(os, "access", allowed)
+    report = estimate(sample)
+    assert report.exit_code == 4
+    error = report.log_dirs[0].error or ""
+    assert " and 2 more: may not be listed by this user. Remedy: " in error
+    assert error.partition(" ")[0] in {path.name for path in closed}
+
+
+def test_all_logs_and_all_their_files_cost_time(tmp_path: Path) -> None:
+    sample = unpack("stopped", tmp_path)
+    for path, survey in zip(sample.log_dirs, surveyed(sample), strict=True):
+        logs = [one for one in path.iterdir() if one.is_dir() and one.name != "__cluster_metadata-0"]
+        assert survey.logs == ()
+        assert survey.log_count == len(logs) > 0
+        assert survey.file_count == sum(len(os.listdir(log)) for log in logs)
+
+
+def test_problems_that_were_known_before_are_told(tmp_path: Path) -> None:
+    sample = unpack("stopped", tmp_path)
+    known = Problem(file="meta.properties", rule="identity", remedy="mend it")
+    first, second = surveyed(sample, {str(sample.log_dirs[0]): (known,)})
+    assert first.problems == (str(known),)
+    assert second.problems == ()
+
+
+@pytest.mark.parametrize("kind", ["swap", "cleaned"])
+def test_what_a_cleaning_has_left_is_looked_into(tmp_path: Path, kind: str) -> None:
+    """A swap is recovered in the place of its segment; with a `.cleaned` of that offset it counts for nothing."""
+    sample = unpack("crashed", tmp_path)
+    folder = sample.log_dirs[0] / "codec-none-0"
+    *_, log = sorted(folder.glob("*.log"))
+    size_bytes = log.stat().st_size
+    shutil.copy(log, f"{log}.swap")
+    if kind == "cleaned":
+        shutil.copy(log, f"{log}.cleaned")
+    log.write_bytes(log.read_bytes()[: size_bytes // 2])
+    (found,) = (one for survey in surveyed(sample) for one in survey.logs if one.folder == str(folder))
+    expected = size_bytes if kind == "swap" else size_bytes // 2
+    assert found.segments[-1].size_bytes == expected
 
 
 def test_a_partition_in_two_folders(tmp_path: Path) -> None:
