@@ -16,6 +16,11 @@ def bytes_text(size_bytes: float) -> str:
     return f"{value:.1f} {unit}" if abs(value) >= 9.995 else f"{value:.2f} {unit}"
 
 
+def count_text(count: int, noun: str, plural: str | None = None) -> str:
+    """Return *count* things: "1 segment", "2 segments"."""
+    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 def rate_text(bytes_per_second: float | None) -> str:
     """Return a rate as "1.20 GiB/s"; a dash if it is unknown."""
     return "-" if bytes_per_second is None else f"{bytes_text(bytes_per_second)}/s"

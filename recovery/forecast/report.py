@@ -9,7 +9,7 @@ from typing import Any
 from recovery.forecast.cost import Span
 from recovery.printable import printable
 from recovery.problem import Note
-from recovery.quantity import bytes_text, duration_text, rate_text
+from recovery.quantity import bytes_text, count_text, duration_text, rate_text
 
 _MOST_TOPICS = 10
 _MOST_PROBLEMS = 20
@@ -193,8 +193,8 @@ class EstimateReport:
         to_recover = sum(one.logs_to_recover for one in self.log_dirs)
         logs = sum(one.log_count for one in self.log_dirs)
         lines = [
-            f"A restart now has to recover {bytes_text(self.size_bytes)} in {_counted(self.segment_count, 'segment')} "
-            f"of {_counted(to_recover, 'log')} ({logs} in all)."
+            f"A restart now has to recover {bytes_text(self.size_bytes)} in "
+            f"{count_text(self.segment_count, 'segment')} of {count_text(to_recover, 'log')} ({logs} in all)."
         ]
         if self.tool_s is None or self.broker is None:
             return [*lines, "How long that takes is not known: nothing was sampled."]
@@ -218,7 +218,7 @@ class EstimateReport:
                 segment_count=sum(topic.segment_count for topic in others),
                 size_bytes=sum(topic.size_bytes for topic in others),
             )
-            lines.append(f"  and {_counted(len(others), 'more topic')}: {_amount(rest)}")
+            lines.append(f"  and {count_text(len(others), 'more topic')}: {_amount(rest)}")
         return lines
 
     def _sample_lines(self) -> list[str]:
@@ -229,7 +229,7 @@ class EstimateReport:
         where = "all of it" if share == 1 else f"{share:.0%} of it"
         return [
             "",
-            f"sample: {bytes_text(sample.read_bytes)} in {_counted(sample.batch_count, 'batch', 'batches')}, "
+            f"sample: {bytes_text(sample.read_bytes)} in {count_text(sample.batch_count, 'batch', 'batches')}, "
             f"{rate_text(sample.bytes_per_second)} by one thread; {where} was in the page cache, as it will be unless "
             "the machine restarts, too",
         ]
@@ -243,8 +243,8 @@ def _log_dir_line(one: LogDirEstimate) -> str:
     else:
         state = "shut down cleanly" if one.had_clean_shutdown else "stopped, not cleanly"
     line = (
-        f"{one.log_dir} ({state}): {bytes_text(one.size_bytes)} in {_counted(one.segment_count, 'segment')}, "
-        f"{one.logs_to_recover} of {_counted(one.log_count, 'log')}, {_counted(one.threads, 'thread')}"
+        f"{one.log_dir} ({state}): {bytes_text(one.size_bytes)} in {count_text(one.segment_count, 'segment')}, "
+        f"{one.logs_to_recover} of {count_text(one.log_count, 'log')}, {count_text(one.threads, 'thread')}"
     )
     if not one.segment_count or one.tool_s is None or one.broker is None:
         return line
@@ -253,12 +253,8 @@ def _log_dir_line(one: LogDirEstimate) -> str:
 
 
 def _amount(topic: TopicEstimate) -> str:
-    size, segments = bytes_text(topic.size_bytes), _counted(topic.segment_count, "segment")
-    return f"{size} in {segments} of {_counted(topic.log_count, 'log')}"
-
-
-def _counted(count: int, noun: str, plural: str | None = None) -> str:
-    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+    size, segments = bytes_text(topic.size_bytes), count_text(topic.segment_count, "segment")
+    return f"{size} in {segments} of {count_text(topic.log_count, 'log')}"
 
 
 def _rounded(seconds: float | None) -> float | None:

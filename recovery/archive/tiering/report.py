@@ -9,7 +9,7 @@ from typing import Any
 
 from recovery.archive.tiering.figures import SUMMED, TieringFigures
 from recovery.printable import printable
-from recovery.quantity import bytes_text
+from recovery.quantity import bytes_text, count_text
 
 VERSION = 1
 
@@ -85,7 +85,8 @@ class TieringReport:
         lines += [f"{printable(one.topic)}-{one.partition}: {_words(one.figures)}" for one in self.partitions]
         topics = {one.topic for one in self.topics}
         lines.append(
-            f"{len(self.partitions)} tiered partitions of {len(topics)} topics, in {self.duration_ms / 1000:.1f} s"
+            f"{count_text(len(self.partitions), 'tiered partition')} of {count_text(len(topics), 'topic')}, "
+            f"in {self.duration_ms / 1000:.1f} s"
         )
         return "\n".join(lines)
 

@@ -10,7 +10,7 @@ from typing import Any
 from recovery.archive.tiering.partition_state import PartitionState
 from recovery.archive.tiering.retention import Deletion, Expiry, Retention, expire, never_deleted
 from recovery.printable import printable
-from recovery.quantity import bytes_text
+from recovery.quantity import bytes_text, count_text
 from segfmt.kafka_uuid import format_uuid
 
 VERSION = 1
@@ -118,7 +118,8 @@ class RetentionReport:
         count = sum(len(expiry.deletions) for expiry in known)
         size_bytes = sum(expiry.size_bytes for expiry in known)
         lines.append(
-            f"{len(self.partitions)} tiered partitions: {_segments(count)}, {bytes_text(size_bytes)}, to be deleted. "
+            f"{count_text(len(self.partitions), 'tiered partition')}: {count_text(count, 'segment')}, "
+            f"{bytes_text(size_bytes)}, to be deleted. "
             "Nothing was deleted."
         )
         return "\n".join(lines)
@@ -167,16 +168,12 @@ def _loss(one: RetainedPartition) -> str:
     last = max(deletion.segment.end_offset for deletion in segments)
     return (
         f"LOSS {printable(one.topic)}-{one.partition}: a broker before {_FIXED_IN} may delete "
-        f"{_segments(len(segments))} in retention when it starts, {bytes_text(one.in_retention_bytes)}, offsets "
-        f"{first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). Remedy: "
+        f"{count_text(len(segments), 'segment')} in retention when it starts, "
+        f"{bytes_text(one.in_retention_bytes)}, offsets {first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). Remedy: "
         "before the start, raise retention.bytes of the topic, "
         f"{one.retention.size_bytes} now, by the bytes of its local log, and put it back once the broker has copied a "
         f"segment; or start {_FIXED_IN} or a later version"
     )
-
-
-def _segments(count: int) -> str:
-    return f"{count} segment" if count == 1 else f"{count} segments"
 
 
 def _words(one: RetainedPartition) -> str:
