@@ -168,11 +168,11 @@ def _loss(one: RetainedPartition) -> str:
     last = max(deletion.segment.end_offset for deletion in segments)
     return (
         f"LOSS {printable(one.topic)}-{one.partition}: a broker before {_FIXED_IN} may delete "
-        f"{count_text(len(segments), 'segment')} in retention when it starts, "
-        f"{bytes_text(one.in_retention_bytes)}, offsets {first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). Remedy: "
-        "before the start, raise retention.bytes of the topic, "
-        f"{one.retention.size_bytes} now, by the bytes of its local log, and put it back once the broker has copied a "
-        f"segment; or start {_FIXED_IN} or a later version"
+        f"{count_text(len(segments), 'segment')} in retention when it starts, {bytes_text(one.in_retention_bytes)}, "
+        f"offsets {first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). "
+        f"Remedy: before the start, raise retention.bytes of the topic, {one.retention.size_bytes} now, by the bytes "
+        "of its local log, and put it back once the broker has copied a segment; or start "
+        f"{_FIXED_IN} or a later version"
     )
 
 

@@ -139,6 +139,11 @@ def _run_families(values: GaugeValues) -> Iterator[Metric]:
         "run_eta_seconds", "Time left of the whole run: that of the dir that ends last.", values.eta_seconds
     )
     yield _single("elapsed_seconds", "Time since the run began.", values.elapsed_seconds)
+    yield _single(
+        "watched_source_up",
+        "1 while the broker that is watched can be seen, 0 once it cannot.",
+        not values.is_source_gone if values.command == "watch" else None,
+    )
     yield _single("exit_code", "Exit code; no sample before the end.", values.exit_code)
     yield _single("start_timestamp_seconds", "When the run began.", _seconds(values.started_ms))
     yield _single(

@@ -195,9 +195,11 @@ class TestStatus:
             assert served.json("/api/v1/status")[1]["source"] == "watch"
             served.tell(run_started(command="watch"), SourceLost(text="gone", **at(1)))
             assert served.json("/api/v1/status")[1]["is_source_gone"] is True
+            assert "kafka_log_recovery_watched_source_up 0.0" in served.ask("/metrics")[2].decode()
             assert served.json("/healthz")[0] == 503
             served.tell(Remark(text="is back", **at(2)))
             assert served.json("/api/v1/status")[1]["is_source_gone"] is False
+            assert "kafka_log_recovery_watched_source_up 1.0" in served.ask("/metrics")[2].decode()
             assert served.json("/healthz")[0] == 200
 
 
