@@ -96,6 +96,22 @@ def test_an_index_entry_is_used_only_if_it_fits_its_batch(sample: Sample) -> Non
         assert len(list(replicas._last_batches(replica, 0))) == expected
 
 
+def test_an_index_entry_of_a_batch_before_the_segment_is_not_used(sample: Sample) -> None:
+    folder = largest(sample.log_dirs[0])
+    first = min(folder.glob("*.log"))
+    for path in folder.glob("*.*"):
+        if path.name[:20] != first.stem:
+            path.unlink()
+    first.with_suffix(".index").unlink()
+    replica = one_of(folder.parent, folder.name)
+    whole = list(replicas._last_batches(replica, 0))
+    base_offset = whole[2].base_offset
+    (folder / f"{base_offset:020}.index").write_bytes(struct.pack(">ii", 0, whole[1].position) + bytes(80))
+    assert len(list(replicas._last_batches(replica, base_offset))) == len(whole)
+    (folder / f"{base_offset:020}.index").write_bytes(struct.pack(">ii", 0, whole[2].position) + bytes(80))
+    assert len(list(replicas._last_batches(replica, base_offset))) == len(whole) - 2
+
+
 def test_a_last_zero_of_records_is_no_preallocation(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most records end with a zero: such a segment is not followed to its end."""
     folder = largest(sample.log_dirs[0])
