@@ -92,7 +92,9 @@ def _make_replica(folder: Path, owner: RemotePartition, log_end_offset: int) -> 
 
 def measure(log_dir: Path, action: str, kept_bytes: int) -> dict[str, float]:
     """Return time and peak memory of `archive ACTION` where *kept_bytes* of each partition are to be kept."""
-    settings = json.dumps({_TOPIC.topic: {"remote.storage.enable": True, "retention.bytes": kept_bytes}})
+    settings = json.dumps(
+        {_TOPIC.topic: {"remote.storage.enable": True, "retention.bytes": kept_bytes, "retention.ms": -1}}
+    )
     command = [sys.executable, "-m", "recovery", "archive", action, "--metadata", str(log_dir)]
     started_s = time.monotonic()
     process = subprocess.Popen(
