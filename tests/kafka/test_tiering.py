@@ -148,7 +148,7 @@ def test_the_figures_are_a_brokers_at_rest(lives: Any) -> None:
 def test_a_broker_that_starts_deletes_what_was_foretold(lives: Any) -> None:
     archive, foretold, before, _, _ = lives
     assert foretold.exit_code == 2
-    without_right = 0
+    compared = 0
     for partition in foretold.partitions:
         if partition.topic in FAILING or partition.topic == "empty":
             continue
@@ -158,8 +158,8 @@ def test_a_broker_that_starts_deletes_what_was_foretold(lives: Any) -> None:
             deleted_of(archive, partition.topic, partition.partition)
             - before[partition.topic, partition.partition]
         )
-        # Which of the two it is, is a race within the broker
+        # Which of the two it is, is a race within the broker: mostly one topic or two lose what they should keep
         expected = [ids(partition.now.deletions), ids(partition.at_next_start.deletions)]
         assert deleted in expected, partition.topic
-        without_right += deleted != expected[0]
-    assert without_right
+        compared += len(deleted)
+    assert compared
