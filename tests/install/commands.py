@@ -41,6 +41,8 @@ RUN: dict[str, tuple[str, int]] = {
     f"kafka-log-recovery log-dirs --describe {CONFIG}": (PLAIN, 0),
     f"kafka-log-recovery estimate {CONFIG}": (PLAIN, 0),
     f"{S3} inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
+    f"{S3} metrics --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 0),
+    f"{S3} retention --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 2),
     f"{S3} verify s3://backups/kafka": (ARCHIVE, 0),
     f"{S3} recover s3://backups/kafka --output s3://backups/recovered": (ARCHIVE, 0),
     f"{S3} verify s3://backups/kafka --engine spark": (BOTH, 0),
@@ -75,7 +77,13 @@ ELSEWHERE = {
 }
 """Commands that are not run here, and why."""
 
-SCRIPTS = {"README.md": PLAIN, "docs/progress.md": PLAIN, "docs/archive.md": BOTH, "docs/dataframes.md": BOTH}
+SCRIPTS = {
+    "README.md": PLAIN,
+    "docs/progress.md": PLAIN,
+    "docs/tiering.md": PLAIN,
+    "docs/archive.md": BOTH,
+    "docs/dataframes.md": BOTH,
+}
 """The extras with which the Python of a document is run."""
 
 _SHELL = re.compile(r"^ *(?:\$ )?((?:kafka-log-recovery|pip|python3?|\S*/python) .*)$", re.MULTILINE)
@@ -111,7 +119,7 @@ class Place:
             ("/spare/quarantine", self.folder / "quarantine"),
             ("--topic orders", "--topic late"),
             ("--metrics-port 9404", "--metrics-port 0"),
-            ("/var/lib/kafka/d1,/var/lib/kafka/d2", f"{self.tiered / 'd1'},{self.tiered / 'd2'}"),
+            ("/var/lib/kafka/", f"{self.tiered}/"),
             ("s3://backups/kafka", archive),
             ("s3://backups/", f"{self.folder}/"),
             ('"orders"', '"plain"'),
