@@ -102,6 +102,7 @@ class MetadataLogReader:
         data: the segment or snapshot.
         crc32c: CRC-32C of bytes; give a fast one, a segment has up to 1 GiB.
         from_offset: batches that end below this offset are verified but not opened.
+        read_record: what a record's value says.
 
     Attributes:
         valid_bytes, first_offset, next_offset, damage, has_snapshot_footer: as in `MetadataLogPart`, of what was
@@ -114,7 +115,9 @@ class MetadataLogReader:
         *,
         crc32c: Callable[[bytes], int] = plain.crc32c,
         from_offset: int = 0,
+        read_record: Callable[[bytes], MetadataRecord] = read_metadata_record,
     ) -> None:
+        self._read_record = read_record
         self._data = data if isinstance(data, BytesOnDisk) else BytesOnDisk.of(data)
         self._crc32c = crc32c
         self._from_offset = from_offset
@@ -171,7 +174,11 @@ class MetadataLogReader:
         if header.is_control:
             self.has_snapshot_footer |= _is_snapshot_footer(octets, position, header)
             return None
-        return _read_batch(octets, position, header) if self.next_offset > self._from_offset else None
+        return (
+            _read_batch(octets, position, header, self._read_record)
+            if self.next_offset > self._from_offset
+            else None
+        )
 
     def _octets(self, size_bytes: int) -> memoryview:
         """Return *size_bytes* bytes from the next batch on."""
@@ -238,11 +245,16 @@ def check_kraft_snapshot(read: MetadataLogPart | MetadataLogReader) -> None:
         raise CorruptBatchError(f"damaged snapshot, {read.damage}", position=read.valid_bytes)
 
 
-def _read_batch(octets: memoryview, position: int, header: RecordBatchHeader) -> MetadataBatch:
+def _read_batch(
+    octets: memoryview,
+    position: int,
+    header: RecordBatchHeader,
+    read_record: Callable[[bytes], MetadataRecord],
+) -> MetadataBatch:
     """Return what the batch *octets* at *position* holds."""
-    records = _read_plainly(octets, header)
+    records = _read_plainly(octets, header, read_record)
     if records is None:
-        records = _read_thoroughly(octets, position, header)
+        records = _read_thoroughly(octets, position, header, read_record)
     return MetadataBatch(
         base_offset=header.base_offset,
         last_offset=header.last_offset,
@@ -252,7 +264,9 @@ def _read_batch(octets: memoryview, position: int, header: RecordBatchHeader) ->
     )
 
 
-def _read_plainly(octets: memoryview, header: RecordBatchHeader) -> list[MetadataRecord] | None:
+def _read_plainly(
+    octets: memoryview, header: RecordBatchHeader, read_record: Callable[[bytes], MetadataRecord]
+) -> list[MetadataRecord] | None:
     """Return the records of a batch as controllers write it, without a `Record` each; None for any other.
 
     A large cluster's log holds hundreds of thousands of records, nearly all of them of no interest here.
@@ -275,19 +289,24 @@ def _read_plainly(octets: memoryview, header: RecordBatchHeader) -> list[Metadat
             # after the value there is only the header count 0
             if payload[key_at] != _NULL or value_size <= 0 or value_end != at - 1 or payload[value_end] != 0:
                 return None
-            records.append(read_metadata_record(payload[value_at:value_end]))
+            records.append(read_record(payload[value_at:value_end]))
     except (FormatError, IndexError):
         return None
     return records if at == len(payload) else None
 
 
-def _read_thoroughly(octets: memoryview, position: int, header: RecordBatchHeader) -> list[MetadataRecord]:
+def _read_thoroughly(
+    octets: memoryview,
+    position: int,
+    header: RecordBatchHeader,
+    read_record: Callable[[bytes], MetadataRecord],
+) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
     try:
         for record in read_records(octets, header=header, max_bytes=_MAX_CONTENT_BYTES):
             if record.key is not None or not record.value:
                 raise MalformedMetadataError("a metadata record has a value and no key")
-            records.append(read_metadata_record(record.value))
+            records.append(read_record(record.value))
     except FormatError as error:
         raise MalformedMetadataError(
             f"batch at position {position}, record {len(records)}: {error}", position=position

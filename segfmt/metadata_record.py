@@ -28,6 +28,11 @@ _MOST_REGISTRATION_VERSIONS = {0: 4, 27: 0}
 """Of the registrations of a broker and of a controller, by api key."""
 
 
+_PARTITION, _PARTITION_CHANGE = 3, 5
+_MOST_PARTITION_VERSION = 2
+_LEADER_TAG, _REPLICAS_TAG, _DIRECTORIES_TAG = 1, 2, 8
+
+
 class ApiKey(enum.IntEnum):
     """The kinds of records that are read here."""
 
@@ -104,6 +109,39 @@ class RegistrationRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """A partition exists from now on.
+
+    Attributes:
+        partition: int32.
+        replicas: int32, node ids of the brokers.
+        directories: ids of the log dirs, one for each replica; none before version 1.
+        leader_epoch: int32.
+    """
+
+    topic_id: UUID
+    partition: int
+    replicas: tuple[int, ...]
+    directories: tuple[UUID, ...]
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    """Something of a partition has changed; None where it has not.
+
+    Attributes:
+        has_new_leader: whether a leader was named, or that there is none: the leader epoch is one higher then.
+    """
+
+    topic_id: UUID
+    partition: int
+    replicas: tuple[int, ...] | None
+    directories: tuple[UUID, ...] | None
+    has_new_leader: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRecord:
     """Begin, end or abort of a transaction of metadata records; nothing of an aborted one counts."""
 
@@ -124,6 +162,8 @@ MetadataRecord = (
     | ConfigRecord
     | FeatureLevelRecord
     | RegistrationRecord
+    | PartitionRecord
+    | PartitionChangeRecord
     | TransactionRecord
     | OtherRecord
 )
@@ -173,6 +213,57 @@ def _read_framed(value: bytes) -> MetadataRecord:
             position=fields.position,
         )
     return record
+
+
+def read_assignment_record(value: bytes) -> MetadataRecord:
+    """Return what a record says, those of partitions included, which `read_metadata_record` passes over.
+
+    Raises:
+        MalformedMetadataError: as `read_metadata_record`.
+
+    Kafka: PartitionRecord, PartitionChangeRecord.
+    """
+    if len(value) < 3 or value[0] != FRAME_VERSION or value[1] not in (_PARTITION, _PARTITION_CHANGE):
+        return read_metadata_record(value)
+    if value[2] > _MOST_PARTITION_VERSION:
+        raise MalformedMetadataError(f"a record of a partition of version {value[2]}, expected 0 to 2")
+    fields = FlexibleFields(value, 3)
+    try:
+        if value[1] == _PARTITION:
+            return _read_partition(fields, has_directories=value[2] > 0)
+        return _read_partition_change(fields)
+    except FormatError as error:
+        raise MalformedMetadataError(f"record of a partition: {error}", position=error.position) from error
+
+
+def _read_partition(fields: FlexibleFields, *, has_directories: bool) -> PartitionRecord:
+    def number() -> int:
+        return fields.signed(4)
+
+    partition, topic_id, replicas = number(), fields.uuid(), fields.array(number)
+    for _ in range(3):  # in sync, being removed, being added
+        fields.array(number)
+    _, leader_epoch, _ = number(), number(), number()
+    return PartitionRecord(
+        topic_id=topic_id,
+        partition=partition,
+        replicas=tuple(replicas),
+        directories=tuple(fields.array(fields.uuid)) if has_directories else (),
+        leader_epoch=leader_epoch,
+    )
+
+
+def _read_partition_change(fields: FlexibleFields) -> PartitionChangeRecord:
+    partition, topic_id, tagged = fields.signed(4), fields.uuid(), fields.tagged()
+    replicas = FlexibleFields(tagged[_REPLICAS_TAG]) if _REPLICAS_TAG in tagged else None
+    directories = FlexibleFields(tagged[_DIRECTORIES_TAG]) if _DIRECTORIES_TAG in tagged else None
+    return PartitionChangeRecord(
+        topic_id=topic_id,
+        partition=partition,
+        replicas=None if replicas is None else tuple(replicas.array(lambda: replicas.signed(4))),
+        directories=None if directories is None else tuple(directories.array(directories.uuid)),
+        has_new_leader=_LEADER_TAG in tagged,
+    )
 
 
 def _read_registration(value: bytes, position: int, api_key: int, version: int) -> MetadataRecord:
@@ -229,6 +320,8 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
             return _frame(ApiKey.REGISTER_CONTROLLER, struct.pack(">i17x", record.node_id) + body)
         broker = struct.pack(">i24x", record.node_id) + body + encode_string(None) + b"\x00"
         return _frame(ApiKey.REGISTER_BROKER, broker)
+    if isinstance(record, PartitionRecord | PartitionChangeRecord):
+        raise MalformedMetadataError("records of partitions are only read")
     raise MalformedMetadataError(f"the fields of a record with api key {record.api_key} are not known")
 
 

@@ -71,13 +71,13 @@ def recover(
     options = replace(options, quarantine_dir=dirs.quarantine_dir)
     # Locked before the metadata log is read: a running broker would still write to it.
     with LogDirLocks(dirs.locked_dirs, dry_run=options.dry_run) as locks:
-        broker = _broker_facts(
+        broker = broker_facts(
             dirs, options, is_place_configured=log_dirs is None, offline=locks.offline.keys()
         )
         return Engine(dirs.log_dirs, options, broker, locks, observers=observers, stop=stop).run()
 
 
-def _broker_facts(
+def broker_facts(
     dirs: BrokerDirs, options: RecoverOptions, *, is_place_configured: bool, offline: Collection[str]
 ) -> BrokerFacts:
     """Return what is known of the broker from its properties, its metadata log and the contents of its log dirs.

@@ -10,18 +10,37 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from itertools import zip_longest
+from typing import Protocol, TypeVar
 
 from native.crc32c import crc32c_of_bytes
 from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from recovery.logdir.listing import is_of_type, other_kind
 from recovery.read.file_system import check_size, is_folder, naming, open_unseen, read_at
+from segfmt.entry_view import Buffer
 from segfmt.errors import FileNameError, FormatError, MalformedMetadataError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
 from segfmt.metadata_log import BytesOnDisk
 
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
 _READ_ATTEMPTS = 5
 _FORMATTED = f"{0:020}-"  # a checkpoint up to offset 0
 _MOST_BYTES = 2**31 - 1  # of a segment, and of a snapshot that a broker reads
+
+
+class ReadMetadata(Protocol[_T_co]):
+    """Makes a value of a snapshot and the log after it, as `read_cluster_metadata` does."""
+
+    def __call__(
+        self,
+        checkpoint: Buffer | BytesOnDisk | None,
+        segments: Iterable[Buffer | BytesOnDisk],
+        *,
+        checkpoint_end_offset: int,
+        crc32c: Callable[[bytes], int],
+    ) -> _T_co:
+        """Arguments and errors are those of `read_cluster_metadata`."""
+        ...
 
 
 def find_metadata_folder(dirs: Iterable[str]) -> str | None:
@@ -38,7 +57,12 @@ def find_metadata_folder(dirs: Iterable[str]) -> str | None:
 
 
 def load_cluster_metadata(folder: str) -> ClusterMetadata:
-    """Return what the metadata log in *folder* says.
+    """Return what the metadata log in *folder* says of topics and settings. Errors are those of `load_metadata`."""
+    return load_metadata(folder, read_cluster_metadata)
+
+
+def load_metadata(folder: str, read: ReadMetadata[_T]) -> _T:
+    """Return what *read* makes of the metadata log in *folder*.
 
     Raises:
         FormatError: the node would not start with it.
@@ -46,7 +70,7 @@ def load_cluster_metadata(folder: str) -> ClusterMetadata:
     """
     for _ in range(_READ_ATTEMPTS):
         before = _stamps(folder)
-        metadata = read_metadata_files(sorted(before), lambda name: _opened(folder, name))
+        metadata = read_metadata_files(sorted(before), lambda name: _opened(folder, name), read)
         if _stamps(folder) == before:
             return metadata
     raise OSError(f"{folder}: changes while it is read: is the broker running?")
@@ -73,9 +97,9 @@ def look_for_metadata(dirs: Iterable[str]) -> tuple[ClusterMetadata | None, str]
 
 
 def read_metadata_files(
-    names: Sequence[str], opened: Callable[[str], AbstractContextManager[BytesOnDisk]]
-) -> ClusterMetadata:
-    """Return what the metadata log in a folder with the files *names*, in order, says; *opened* opens one of them.
+    names: Sequence[str], opened: Callable[[str], AbstractContextManager[BytesOnDisk]], read: ReadMetadata[_T]
+) -> _T:
+    """Return what *read* makes of a folder with the files *names*, in order; *opened* opens one of them.
 
     Raises:
         FormatError: the node would not start with it.
@@ -92,9 +116,7 @@ def read_metadata_files(
     with ExitStack() as stack:
         checkpoint = None if newest is None else stack.enter_context(opened(newest[0]))
         segments = stack.enter_context(closing(_opened_in_turn(needed, opened)))
-        return read_cluster_metadata(
-            checkpoint, segments, checkpoint_end_offset=end_offset, crc32c=crc32c_of_bytes
-        )
+        return read(checkpoint, segments, checkpoint_end_offset=end_offset, crc32c=crc32c_of_bytes)
 
 
 def _newest_checkpoint(names: Iterable[str]) -> tuple[str, KraftSnapshotName] | None:

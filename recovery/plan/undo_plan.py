@@ -44,11 +44,13 @@ class Change:
     Attributes:
         after: the files that it left.
         saved: what it took out, by name.
+        is_new_folder: whether it made the folder.
     """
 
     commit: Commit
     after: Mapping[str, FileStat]
     saved: Mapping[str, Saved]
+    is_new_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,8 @@ def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
                 raise ValueError(f"a change of {commit.folder!r} among those of {folder!r}")
             saved_here = saved.pop(folder, {})
             fitting = {name: file for name, file in saved_here.items() if _fits(commit, name, file)}
-            changes.append(Change(commit=commit, after=after, saved=fitting))
+            is_new = entry.get("is_new_folder") is True
+            changes.append(Change(commit=commit, after=after, saved=fitting, is_new_folder=is_new))
             unused += [(folder, name, file) for name, file in saved_here.items() if name not in fitting]
         elif entry["kind"] == "moved":
             moves.append(Moved(folder=folder, name=plain_name(entry["file"]), saved=_saved(entry, folder)))

@@ -26,7 +26,7 @@ from recovery.logdir.quarantine_place import (
 from recovery.plan.actions import LOG_DIR_ITSELF, Action, AppendPart, RestoreFile, is_derived
 from recovery.plan.commit import Commit
 from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
-from recovery.read.file_system import is_there
+from recovery.read.file_system import is_folder, is_there
 from recovery.saved.kept_marker import KeptMarker, without_marker
 from recovery.saved.log_dir_state import LogDirState, files_in, folder_path
 from recovery.saved.purge import remove_undone
@@ -38,6 +38,7 @@ from recovery.write.apply import publish, stage
 from recovery.write.durable import remove_empty_folder, rename_anywhere, sync, sync_below
 from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
+from recovery.write.move_in import refuse_unfinished_restore
 from recovery.write.quarantine import manifest_entries
 from recovery.write.undo_notice import (
     EnteredUndo,
@@ -190,6 +191,7 @@ def _chosen(
     log_dir: str, roots: Sequence[str], run: str | None, entered: EnteredUndo | None
 ) -> list[_RunUndoing]:
     """Return the runs to take back, the newest first; an interrupted `undo` is finished as it was begun."""
+    refuse_unfinished_restore(log_dir)
     for root in roots:
         refuse_interrupted_recovery(log_dir, root)
     undoings = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
@@ -340,6 +342,9 @@ class _RunUndoing:
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
         """Whether the place of *move* is taken, except by what the recovery has made there, which is removed first."""
         is_made = last is not None and move.name in last.commit.made
+        is_made |= move.folder == LOG_DIR_ITSELF and any(
+            change.is_new_folder and change.commit.folder == move.name for change in self._changes
+        )
         return is_there(self._stored(move)) and is_there(self._place(move)) and not is_made
 
     # -- at work --------------------------------------------------------------------------------------------
@@ -424,6 +429,8 @@ class _RunUndoing:
                 raise OSError(errno.ENOENT, "not in the manifest", name)
             return self._saved.opened(folder, saved_files[name])
 
+        if change.is_new_folder and not is_folder(path):
+            return  # an interrupted undo has removed it
         if key in journal.commits:
             commit = Commit.from_json(journal.commits[key])
             if commit.folder != folder:
@@ -436,6 +443,8 @@ class _RunUndoing:
         self._note(folder, commit.actions)
         if _TAKEN_BACK_NOTE not in journal.notes:
             publish(path, commit, open_saved=open_saved)
+            if change.is_new_folder:
+                remove_empty_folder(path)
 
     def _move_back(self, move: Moved) -> None:
         if is_there(self._stored(move)):

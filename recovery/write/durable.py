@@ -70,7 +70,7 @@ def write_new(
         like: the file whose owner, group and mode it takes, if that exists; else its folder's are taken.
         mtime_ns: its modification time afterwards; None for the present time.
     """
-    with _new_file(path, like) as descriptor:
+    with new_file(path, like) as descriptor:
         write_fully(descriptor, data)
         if size_bytes is not None and size_bytes > len(data):
             os.ftruncate(descriptor, size_bytes)
@@ -95,7 +95,7 @@ def copy_new(
         like: see `write_new`.
         keeps_time: whether it gets the modification time of *source*.
     """
-    with opened(source) as read, _new_file(path, like) as descriptor:
+    with opened(source) as read, new_file(path, like) as descriptor:
         copy_part(read, descriptor, position=position, size_bytes=size_bytes)
         if keeps_time:
             _take_time(descriptor, read)
@@ -103,7 +103,7 @@ def copy_new(
 
 def copy_opened(read: int, path: str) -> None:
     """Write *path* as a copy of the file *read*, with its owner, group, mode and modification time, not yet synced."""
-    with _new_file(path, read) as descriptor:
+    with new_file(path, read) as descriptor:
         copy_part(read, descriptor, position=0, size_bytes=None)
         _take_time(descriptor, read)
 
@@ -270,7 +270,12 @@ def sync_below(folder: str) -> None:
 
 
 @contextmanager
-def _new_file(path: str, like: str | int | None) -> Iterator[int]:
+def new_file(path: str, like: str | int | None = None) -> Iterator[int]:
+    """Open the new file *path* for the block, not yet synced; an error in the block removes it.
+
+    Args:
+        like: see `write_new`, or a descriptor.
+    """
     try:
         with _opened_new(path) as descriptor:
             # First of all, so that a kill leaves no file that the broker's user may not remove.

@@ -126,9 +126,15 @@ class Quarantine:
         sync(os.path.dirname(path))
         return target
 
-    def note_change(self, commit: Commit, after: Mapping[str, FileStat]) -> None:
-        """Enter what was done to a folder, and what is in it now, once. It is on disk after the next `sync`."""
-        entry = self._change(commit, after)
+    def note_change(
+        self, commit: Commit, after: Mapping[str, FileStat], *, is_new_folder: bool = False
+    ) -> None:
+        """Enter what was done to a folder, and what is in it now, once. It is on disk after the next `sync`.
+
+        Args:
+            is_new_folder: whether the folder itself was made; `undo` removes it.
+        """
+        entry = self._change(commit, after) | ({"is_new_folder": True} if is_new_folder else {})
         with self._lock:
             if (digest := _digest(entry)) not in self._noted:
                 self._noted.add(digest)

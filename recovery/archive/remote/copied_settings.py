@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from recovery.archive.stores.store import Store
-from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from recovery.broker.topic_configs import TopicConfigs
 from recovery.errors import UsageError
 from recovery.logdir.metadata_files import read_metadata_files
@@ -72,7 +72,9 @@ def read_copied_metadata(store: Store, parent: str = "") -> ClusterMetadata | No
     prefix = f"{parent}{CLUSTER_METADATA_FOLDER}/"
     try:
         names = [stored.name for stored in store.list_level(prefix).objects]
-        return read_metadata_files(names, lambda name: _opened(store, prefix + name)) if names else None
+        if not names:
+            return None
+        return read_metadata_files(names, lambda name: _opened(store, prefix + name), read_cluster_metadata)
     except FileNotFoundError:
         return None
 

@@ -1,0 +1,1 @@
+"""Archived partitions back in the log dirs of a stopped broker: `archive restore`."""

@@ -1,0 +1,151 @@
+"""One segment of an archive becomes the log of a segment in a folder that no broker looks at.
+
+Bytes are written as they are, but for the leader epoch in batch headers where it is to be another one: no checksum
+covers it. Headers are walked on the way; checksums are compared by the recovery that follows.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+
+from native.batch_headers import HeaderRows, WalkEnd, walk_headers
+from recovery.archive.layouts.layout import ArchivedFiles
+from recovery.archive.restore.source import SourceSegment
+from recovery.errors import DamagedSegmentError
+from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.read.rate_limit import RateLimit
+from recovery.read.windows import Windows
+from recovery.stop_request import StopRequest
+from recovery.write.durable import new_file, write_fully
+from segfmt.filenames import log_name
+
+_EPOCH_POSITION = 12
+_RENUMBERED_MAGIC = 2
+RENUMBERED_EPOCH = 0
+"""The leader epoch of all batches of a log that is renumbered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedSegment:
+    """What a segment's log holds.
+
+    Attributes:
+        end_offset: of its last batch that was taken; None without one.
+        first_epoch, last_epoch: leader epochs in the archive; -1 without any.
+        is_cut: whether batches at its end were left to the next segment.
+    """
+
+    base_offset: int
+    size_bytes: int
+    end_offset: int | None
+    first_epoch: int
+    last_epoch: int
+    is_cut: bool
+
+
+def fetch_segment(
+    files: ArchivedFiles,
+    source: SourceSegment,
+    folder: str,
+    *,
+    is_renumbered: bool,
+    limit: RateLimit,
+    stop: StopRequest,
+) -> FetchedSegment:
+    """Write the log of a segment into *folder*; it has its name once it is whole.
+
+    Raises:
+        DamagedSegmentError: bytes that are no batches, or a batch that only in part belongs to this segment.
+        FormatError: its object cannot be restored.
+        OSError: reading or writing failed.
+        InterruptedRecoveryError: *stop* was asked for.
+    """
+    name = log_name(source.segment.base_offset)
+    path = os.path.join(folder, name)
+    fetch = _Fetch(source, name, is_renumbered=is_renumbered)
+    with closing(files.open(name)) as log, new_file(path + TEMPORARY_SUFFIX) as target:
+        windows = Windows(log, name=name, limit=limit)
+        for window in windows:
+            stop.check()
+            walk = walk_headers(window.octets, position=window.position, end_position=windows.end_position)
+            if walk.end not in (WalkEnd.NEED_BYTES, WalkEnd.FULL) and walk.position < windows.end_position:
+                raise DamagedSegmentError(
+                    f"{name}: {windows.end_position - walk.position} bytes at position {walk.position} are no batch. "
+                    "Remedy: run archive recover, and restore its output"
+                )
+            size_bytes = fetch.take(window.octets, walk.rows, window.position, walk.position)
+            write_fully(target, window.octets[:size_bytes].data)
+            windows.position = walk.position
+            if fetch.is_cut:
+                break
+    os.rename(path + TEMPORARY_SUFFIX, path)
+    return fetch.result()
+
+
+class _Fetch:
+    def __init__(self, source: SourceSegment, name: str, *, is_renumbered: bool) -> None:
+        self._source = source
+        self._name = name
+        self._is_renumbered = is_renumbered
+        self._size_bytes = 0
+        self._end_offset: int | None = None
+        self._first_epoch = self._last_epoch = -1
+        self.is_cut = False
+
+    def take(
+        self, octets: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: HeaderRows, start: int, end: int
+    ) -> int:
+        """Note the batches of a window, renumber them, and return how many of its bytes are kept."""
+        until = self._source.until_offset
+        kept = rows
+        if until is not None and len(rows) and int(rows["last_offset"][-1]) >= until:
+            self.is_cut = True
+            kept = rows[rows["last_offset"] < until]
+            following = rows[len(kept)]
+            if int(following["base_offset"]) < until:
+                raise DamagedSegmentError(
+                    f"{self._name}: the batch at position {int(following['position'])} has offsets "
+                    f"{int(following['base_offset'])} to {int(following['last_offset'])}, and the next segment begins "
+                    f"at {until}"
+                )
+            end = int(following["position"])
+        if len(kept):
+            self._note(kept)
+        if self._is_renumbered:
+            _renumber(octets, kept, start)
+        self._size_bytes += end - start
+        return end - start
+
+    def _note(self, rows: HeaderRows) -> None:
+        epochs = rows["leader_epoch"][rows["magic"] >= _RENUMBERED_MAGIC]
+        if len(epochs):
+            if (np.diff(epochs) < 0).any() or int(epochs[0]) < self._last_epoch:
+                raise DamagedSegmentError(
+                    f"{self._name}: the leader epochs of its batches go back: it is of a log that was cut off. Remedy: "
+                    "give the brokers' log dirs with --metadata"
+                )
+            if self._first_epoch < 0:
+                self._first_epoch = int(epochs[0])
+            self._last_epoch = int(epochs[-1])
+        self._end_offset = int(rows["last_offset"][-1])
+
+    def result(self) -> FetchedSegment:
+        return FetchedSegment(
+            base_offset=self._source.segment.base_offset,
+            size_bytes=self._size_bytes,
+            end_offset=self._end_offset,
+            first_epoch=self._first_epoch,
+            last_epoch=self._last_epoch,
+            is_cut=self.is_cut,
+        )
+
+
+def _renumber(octets: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: HeaderRows, start: int) -> None:
+    """Set the leader epoch in the headers of batches; messages of magic 0 and 1 have none."""
+    positions = rows["position"][rows["magic"] >= _RENUMBERED_MAGIC] - start + _EPOCH_POSITION
+    for number, octet in enumerate(RENUMBERED_EPOCH.to_bytes(4, "big")):
+        octets[positions + number] = octet

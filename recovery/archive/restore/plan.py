@@ -1,0 +1,264 @@
+"""What is to be done with each archived partition, before a byte is written. Reads no log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from recovery.archive.restore.options import RestoreOptions
+from recovery.archive.restore.report import Mode, RestoredPartition
+from recovery.archive.restore.source import SourcePartition, SourceSegment
+from recovery.archive.restore.target import ExistingLog, Target
+from recovery.broker.assignments import Assignment
+from recovery.broker.log_retention import LogRetention
+from segfmt.errors import FormatError
+from segfmt.filenames import log_name
+from segfmt.kafka_uuid import format_uuid, read_uuid
+
+_DERIVED_SHARE = 200
+"""Indexes take one byte for so many of a log, at most, unless their interval is below Kafka's default."""
+_DERIVED_BYTES = 64 << 10
+"""For the small files of a partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRestore:
+    """A partition that is to be restored.
+
+    Attributes:
+        is_renumbered: whether its batches get another leader epoch.
+        next_offset: with `--aux`: where its empty local log begins.
+        retained: see `RestoredPartition`.
+    """
+
+    source: SourcePartition
+    topic_id: UUID
+    log_dir: str
+    mode: Mode
+    is_renumbered: bool
+    next_offset: int | None
+    retained: tuple[int, int] | None
+    warnings: tuple[str, ...]
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes on disk, at most."""
+        size_bytes = self.source.size_bytes if self.mode == "full" else 0
+        return size_bytes + size_bytes // _DERIVED_SHARE + _DERIVED_BYTES
+
+    def result(self) -> RestoredPartition:
+        """Return the report on it once it is restored, or would be."""
+        where, segments = self.source.where, self.source.segments
+        last = segments[-1] if segments else None
+        end = None if last is None or last.end_offset is None else last.end_offset + 1
+        return RestoredPartition(
+            topic=where.topic,
+            partition=where.partition,
+            topic_id=format_uuid(self.topic_id),
+            mode=self.mode,
+            status="restored",
+            log_dir=self.log_dir,
+            segments=len(segments) if self.mode == "full" else 1,
+            size_bytes=self.source.size_bytes if self.mode == "full" else 0,
+            log_start_offset=self.source.first_offset,
+            log_end_offset=end if self.next_offset is None else self.next_offset,
+            leader_epochs="renumbered" if self.is_renumbered else "kept",
+            retained=self.retained,
+            warnings=self.warnings,
+        )
+
+
+def refused(source: SourcePartition, mode: Mode, reasons: Iterable[str]) -> RestoredPartition:
+    """Return the report on a partition that is left alone."""
+    return RestoredPartition(
+        topic=source.where.topic,
+        partition=source.where.partition,
+        topic_id=source.where.topic_id,
+        mode=mode,
+        status="refused",
+        reasons=tuple(reasons),
+    )
+
+
+class Planner:
+    """Decides about partitions, one after another: each that is placed counts for the next.
+
+    Args:
+        target: the broker.
+        options: of the run.
+        retention_of: the retention of a topic, None if its settings are not known.
+        now_ms: the clock by which that is judged.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        options: RestoreOptions,
+        retention_of: Callable[[str], LogRetention | None],
+        now_ms: int,
+    ) -> None:
+        self._target = target
+        self._options = options
+        self._retention_of = retention_of
+        self._now_ms = now_ms
+        self._mode: Mode = "aux" if options.is_aux else "full"
+
+    def plan(self, source: SourcePartition) -> PlannedRestore | RestoredPartition:
+        """Return what is to be done, or the report on a partition that is left alone."""
+        try:
+            return self._plan(source)
+        except ValueError as error:
+            return refused(source, self._mode, [str(error)])
+
+    def _plan(self, source: SourcePartition) -> PlannedRestore | RestoredPartition:
+        if source.reasons:
+            return refused(source, self._mode, source.reasons)
+        topic_id = self._topic_id(source)
+        assignment = self._assignment(source, topic_id)
+        existing = self._target.existing(source.name)
+        if len(existing) > 1:
+            raise ValueError(f"it is in {' and '.join(one.log_dir for one in existing)} already")
+        next_offset = self._next_offset(source, topic_id) if self._options.is_aux else None
+        is_renumbered, warnings = self._leader_epochs(source, assignment)
+        planned = PlannedRestore(
+            source=source,
+            topic_id=topic_id,
+            log_dir="",
+            mode=self._mode,
+            is_renumbered=is_renumbered,
+            next_offset=next_offset,
+            retained=(0, 0) if self._options.is_aux else self._retained(source),
+            warnings=tuple(warnings),
+        )
+        if existing and not existing[0].is_empty:
+            if self._is_there(planned, existing[0]):
+                return replace(
+                    planned.result(), log_dir=existing[0].log_dir, status="unchanged", retained=None
+                )
+            raise ValueError(
+                f"{existing[0].log_dir}/{source.name} has records. Remedy: move that folder out of the log dir if the "
+                "archive's log is to take its place"
+            )
+        log_dir = self._target.place(existing, assignment, ignore_cordon=self._options.ignore_cordon)
+        return replace(planned, log_dir=log_dir)
+
+    def _topic_id(self, source: SourcePartition) -> UUID:
+        topic = source.where.topic
+        known = self._target.topic_id(topic)
+        given = self._options.topic_ids.get(topic)
+        try:
+            told = None if given is None else read_uuid(given)
+        except FormatError as error:
+            raise ValueError(f"--topic-id {topic}={given}: {error}") from error
+        if self._target.metadata is not None:
+            if known is None:
+                raise ValueError(
+                    "the cluster does not know the topic, so a broker would call the folder stray. Remedy: create the "
+                    "topic first, with as many partitions, and stop the broker again"
+                )
+            if told not in (None, known):
+                raise ValueError(f"--topic-id {topic}={given}: in this cluster it is {format_uuid(known)}")
+            return known
+        if told is None:
+            raise ValueError(
+                f"no metadata log in the log dirs says which id the topic has. Remedy: give --topic-id {topic}=ID"
+            )
+        return told
+
+    def _assignment(self, source: SourcePartition, topic_id: UUID) -> Assignment | None:
+        if self._target.metadata is None:
+            return None
+        assignment = self._target.assignment(topic_id, source.where.partition)
+        if assignment is None:
+            raise ValueError(
+                "the topic has no partition of this number in the cluster. Remedy: add partitions first"
+            )
+        if self._target.node_id not in assignment.replicas:
+            replicas = ", ".join(map(str, assignment.replicas))
+            raise ValueError(
+                f"it is not assigned to broker {self._target.node_id}, which would call the folder stray, but to "
+                f"{replicas}. Remedy: restore it there"
+            )
+        return assignment
+
+    def _leader_epochs(
+        self, source: SourcePartition, assignment: Assignment | None
+    ) -> tuple[bool, list[str]]:
+        """Return whether the batches are renumbered, and warnings."""
+        highest = max((entry.epoch for entry in source.epochs), default=None)
+        present = None if assignment is None else assignment.leader_epoch
+        is_lower = highest is not None and highest > 0 and (present is None or present < highest)
+        if self._options.is_aux:
+            if is_lower and present is not None:
+                raise ValueError(
+                    f"its archived leader epochs go up to {highest}, and the cluster's is {present}: it is another "
+                    "topic, or the metadata log is not complete"
+                )
+            return False, []
+        match self._options.leader_epochs:
+            case "renumber":
+                return True, []
+            case "keep" if is_lower:
+                return False, [
+                    f"leader epochs up to {highest} are kept although the cluster's is "
+                    f"{'not known' if present is None else present}: followers pass over such batches, and never "
+                    "come in sync"
+                ]
+            case "auto" if is_lower:
+                return True, []
+        return False, []
+
+    def _next_offset(self, source: SourcePartition, topic_id: UUID) -> int:
+        """Return where an empty local log begins behind the archived one."""
+        if not source.layout.is_tiered:
+            raise ValueError("--aux is for archives of tiered storage. Remedy: leave it out")
+        if source.where.topic_id != format_uuid(topic_id):
+            raise ValueError(
+                f"its id in the archive is {source.where.topic_id}, and in the cluster {format_uuid(topic_id)}: "
+                "brokers find remote segments by it. Remedy: restore it in full, without --aux"
+            )
+        if not source.segments:
+            raise ValueError("nothing of it is archived")
+        end = source.segments[-1].end_offset
+        if end is None:
+            raise ValueError(
+                "where its last segment ends is not known. Remedy: give log dirs with __remote_log_metadata with "
+                "--metadata"
+            )
+        return end + 1
+
+    def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:
+        """Return whether a log is what would be restored: by its topic, and the names and sizes of its segments."""
+        if planned.mode == "aux" or existing.topic_id != planned.topic_id:
+            return False
+        logs = {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
+        return logs == dict(existing.logs)
+
+    def _retained(self, source: SourcePartition) -> tuple[int, int] | None:
+        retention = self._retention_of(source.where.topic)
+        return None if retention is None else breached(source.segments, retention, self._now_ms)
+
+
+def breached(
+    segments: Sequence[SourceSegment], retention: LogRetention, now_ms: int
+) -> tuple[int, int] | None:
+    """Return how many segments, and bytes, a broker deletes at its first check; None if a timestamp is not known.
+
+    Kafka: UnifiedLog.deleteRetentionSizeBreachedSegments, deleteRetentionMsBreachedSegments.
+    """
+    count = 0
+    if retention.retention_bytes >= 0:
+        excess = sum(one.log_bytes for one in segments) - retention.retention_bytes
+        while count < len(segments) and 0 < segments[count].log_bytes <= excess:
+            excess -= segments[count].log_bytes
+            count += 1
+    if retention.retention_ms >= 0:
+        while count < len(segments) and segments[count].log_bytes:
+            timestamp = segments[count].max_timestamp_ms
+            if timestamp is None:
+                return None
+            if now_ms - timestamp <= retention.retention_ms:
+                break
+            count += 1
+    return count, sum(one.log_bytes for one in segments[:count])

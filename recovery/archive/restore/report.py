@@ -1,0 +1,164 @@
+"""What `archive restore` has done, or would do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from recovery.printable import printable
+from recovery.quantity import bytes_text, count_text
+
+REPORT_VERSION = 1
+Mode = Literal["full", "aux"]
+Status = Literal["restored", "unchanged", "refused", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredPartition:
+    """What became of one partition.
+
+    Attributes:
+        log_dir: None where it was refused before one was chosen.
+        segments, size_bytes: of its log in the log dir.
+        retained: segments and bytes that retention would delete at its first check; None if not known.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str
+    mode: Mode
+    status: Status
+    log_dir: str | None = None
+    segments: int = 0
+    size_bytes: int = 0
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    leader_epochs: Literal["kept", "renumbered"] | None = None
+    retained: tuple[int, int] | None = None
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        retained = self.retained
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "topicId": self.topic_id,
+            "logDir": self.log_dir,
+            "mode": self.mode,
+            "status": self.status,
+            "segments": self.segments,
+            "bytes": self.size_bytes,
+            "logStartOffset": self.log_start_offset,
+            "logEndOffset": self.log_end_offset,
+            "leaderEpochs": self.leader_epochs,
+            "retention": None if retained is None else {"segments": retained[0], "bytes": retained[1]},
+            "reasons": list(self.reasons),
+            "warnings": list(self.warnings),
+        }
+
+    def lines(self, *, dry_run: bool) -> list[str]:
+        """Return it as text."""
+        name = f"{self.topic}-{self.partition}"
+        if self.status in ("refused", "failed"):
+            return [f"{self.status.upper()} {name}: {'; '.join(self.reasons)}"]
+        done = {"restored": "to be restored" if dry_run else "restored", "unchanged": "there already"}[
+            self.status
+        ]
+        size = f"{count_text(self.segments, 'segment')}, {bytes_text(self.size_bytes)}"
+        end = "the last one archived" if self.log_end_offset is None else self.log_end_offset - 1
+        offsets = f"offsets {self.log_start_offset} to {end}"
+        epochs = "" if self.leader_epochs is None else f", leader epochs {self.leader_epochs}"
+        lines = [f"{name}: {done} in {self.log_dir} ({self.mode}): {size}, {offsets}{epochs}"]
+        if self.retained is not None and self.retained[0]:
+            lines.append(
+                f"  RETENTION would delete {count_text(self.retained[0], 'segment')}, "
+                f"{bytes_text(self.retained[1])}, within minutes of the broker's start. Remedy: raise retention.ms and "
+                "retention.bytes of the topic before"
+            )
+        return [*lines, *(f"  warning: {text}" for text in self.warnings)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredLogDir:
+    """One log dir of the broker.
+
+    Attributes:
+        needed_bytes: at most, for what goes there.
+        usable_bytes: that were free there for the broker's user; None if not known.
+        quarantine: the run's folder, for `undo`; None if nothing was changed there.
+    """
+
+    log_dir: str
+    is_cordoned: bool
+    needed_bytes: int
+    usable_bytes: int | None
+    quarantine: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "logDir": self.log_dir,
+            "isCordoned": self.is_cordoned,
+            "neededBytes": self.needed_bytes,
+            "usableBytes": -1 if self.usable_bytes is None else self.usable_bytes,
+            "quarantine": self.quarantine,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport:
+    """The whole run."""
+
+    dry_run: bool
+    log_dirs: Sequence[RestoredLogDir]
+    partitions: Sequence[RestoredPartition]
+    warnings: Sequence[str] = ()
+    signal_exit_code: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is there; 4: some was refused or failed; 130 or 143: interrupted."""
+        if self.signal_exit_code is not None:
+            return self.signal_exit_code
+        return 4 if any(one.status in ("refused", "failed") for one in self.partitions) else 0
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        document = {
+            "version": REPORT_VERSION,
+            "command": "archive restore",
+            "dryRun": self.dry_run,
+            "exitCode": self.exit_code,
+            "warnings": list(self.warnings),
+            "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
+            "partitions": [partition.to_json() for partition in self.partitions],
+        }
+        return json.dumps(document, indent=2)
+
+    def to_text(self) -> str:
+        """Return the report as text, problems first."""
+        ordered = sorted(self.partitions, key=lambda one: one.status not in ("refused", "failed"))
+        lines = [line for one in ordered for line in one.lines(dry_run=self.dry_run)]
+        lines += [f"warning: {text}" for text in self.warnings]
+        for log_dir in self.log_dirs:
+            usable = "unknown" if log_dir.usable_bytes is None else bytes_text(log_dir.usable_bytes)
+            cordoned = ", cordoned" if log_dir.is_cordoned else ""
+            lines.append(
+                f"{log_dir.log_dir}: {bytes_text(log_dir.needed_bytes)} needed, {usable} usable{cordoned}"
+            )
+            if log_dir.quarantine is not None:
+                lines.append(f"  undo takes it back: {log_dir.quarantine}")
+        counts = {
+            status: sum(one.status == status for one in self.partitions)
+            for status in ("restored", "unchanged", "refused", "failed")
+        }
+        summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        ended = "Nothing was written (dry run)." if self.dry_run else "Start the broker now."
+        lines.append(
+            f"{count_text(len(self.partitions), 'partition')}: {summary or 'nothing to do'}. {ended}"
+        )
+        return "\n".join(map(printable, lines))

@@ -1,0 +1,188 @@
+"""The stage of a log dir: where partitions are made that are moved into it when they are whole.
+
+It is a log dir itself, in a folder that brokers pass over, so the logs that are laid down in it are recovered by the
+engine, as any log is after an unclean shutdown: batches are checked, indexes, snapshots and leader epochs made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from recovery.archive.restore.fetch import RENUMBERED_EPOCH, FetchedSegment, fetch_segment
+from recovery.archive.restore.plan import PlannedRestore
+from recovery.archive.restore.source import SourceSegment
+from recovery.archive.stores.archived import PartKind
+from recovery.archive.stores.store import Store
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.errors import DamagedSegmentError
+from recovery.read.file_system import is_file, is_folder, read_small
+from recovery.read.rate_limit import RateLimit
+from recovery.stop_request import StopRequest
+from recovery.write.durable import make_folder_like, write_new
+from recovery.write.move_in import STAGE_FOLDER, staged_log_dir
+from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
+from segfmt.errors import FormatError
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    log_name,
+    offset_index_name,
+    snapshot_name,
+    time_index_name,
+)
+from segfmt.partition_metadata import PartitionMetadata, encode_partition_metadata
+from segfmt.producer_snapshot import read_producer_snapshot
+
+_ORIGIN_SUFFIX = ".origin"
+"""Of the file beside the staged log dir that says what a folder in it is made of."""
+
+
+class Stage:
+    """The stage of one log dir.
+
+    Args:
+        log_dir: the log dir.
+    """
+
+    def __init__(self, log_dir: str) -> None:
+        self._log_dir = log_dir
+        self._stage = os.path.join(log_dir, STAGE_FOLDER)
+        self.staged_log_dir = staged_log_dir(log_dir)
+
+    def open(self, partitions: Iterable[PlannedRestore]) -> None:
+        """Make the stage, or take over what an interrupted run has left of these *partitions*."""
+        for path in (self._stage, self.staged_log_dir):
+            if not is_folder(path):
+                make_folder_like(path, self._log_dir)
+        for name in (CLEAN_SHUTDOWN_FILE, RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.staged_log_dir, name))
+        for name in os.listdir(self._stage):
+            if name != os.path.basename(self.staged_log_dir) and is_folder(os.path.join(self._stage, name)):
+                shutil.rmtree(os.path.join(self._stage, name))  # quarantine of what was staged
+        origins = {planned.source.name: _origin(planned) for planned in partitions}
+        for folder in os.listdir(self.staged_log_dir):
+            if is_folder(self._path(folder)) and self._origin_of(folder) != origins.get(folder, ""):
+                self.drop(folder)
+        for folder, origin in origins.items():
+            if not is_folder(self._path(folder)):
+                write_new(os.path.join(self._stage, folder + _ORIGIN_SUFFIX), origin.encode())
+                make_folder_like(self._path(folder), self._log_dir)
+        # A log dir needs one of a broker's own files to be taken for one
+        write_new(os.path.join(self.staged_log_dir, META_PROPERTIES), b"")
+
+    def write_log_starts(self, partitions: Iterable[PlannedRestore]) -> None:
+        """Write where those logs begin that do not begin with a segment."""
+        starts = {
+            (planned.source.where.topic, planned.source.where.partition): planned.source.first_offset
+            for planned in partitions
+        }
+        data = encode_offset_checkpoint(dict(sorted(starts.items())))
+        write_new(os.path.join(self.staged_log_dir, LOG_START_OFFSET_CHECKPOINT), data)
+
+    def fetch(
+        self,
+        store: Store,
+        planned: PlannedRestore,
+        source: SourceSegment,
+        limit: RateLimit,
+        stop: StopRequest,
+    ) -> FetchedSegment | None:
+        """Write one segment's log; return what it holds, None if an earlier run has written it.
+
+        Raises:
+            As `fetch_segment`.
+        """
+        folder = self._path(planned.source.name)
+        if is_file(os.path.join(folder, log_name(source.segment.base_offset))):
+            return None
+        files = planned.source.layout.files(store, source.segment)
+        fetched = fetch_segment(
+            files, source, folder, is_renumbered=planned.is_renumbered, limit=limit, stop=stop
+        )
+        if source.end_offset is not None and not fetched.is_cut and fetched.end_offset != source.end_offset:
+            raise DamagedSegmentError(
+                f"{log_name(source.segment.base_offset)}: it ends at offset {fetched.end_offset}, and should at "
+                f"{source.end_offset}"
+            )
+        if fetched.end_offset is not None and not fetched.is_cut:
+            self._write_snapshot(store, planned, source, fetched.end_offset + 1)
+        return fetched
+
+    def write_small_files(self, planned: PlannedRestore, store: Store) -> None:
+        """Write what else a partition's folder has before its recovery; with `--aux`, all that it has."""
+        folder, source = self._path(planned.source.name), planned.source
+        epochs = [(RENUMBERED_EPOCH, source.first_offset)] if planned.is_renumbered else source.epochs
+        if epochs and source.segments:
+            data = encode_leader_epoch_checkpoint(epochs)
+            write_new(os.path.join(folder, LEADER_EPOCH_CHECKPOINT), data)
+        metadata = encode_partition_metadata(PartitionMetadata(topic_id=planned.topic_id))
+        write_new(os.path.join(folder, PARTITION_METADATA), metadata)
+        if planned.next_offset is not None:
+            self._write_snapshot(store, planned, source.segments[-1], planned.next_offset)
+            for name in (log_name, offset_index_name, time_index_name):
+                write_new(os.path.join(folder, name(planned.next_offset)), b"")
+
+    def open_transactions(self, planned: PlannedRestore, log_end_offset: int) -> Sequence[tuple[int, int]]:
+        """Return producer id and first offset of each transaction that is open at the end of a recovered log."""
+        path = os.path.join(self._path(planned.source.name), snapshot_name(log_end_offset))
+        if not is_file(path):
+            return ()
+        entries = read_producer_snapshot(read_small(path))
+        held = entries[entries["current_txn_first_offset"] >= 0]
+        return sorted(
+            zip(held["producer_id"].tolist(), held["current_txn_first_offset"].tolist(), strict=True)
+        )
+
+    def drop(self, folder: str) -> None:
+        """Remove a partition's folder."""
+        shutil.rmtree(self._path(folder), ignore_errors=True)
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._stage, folder + _ORIGIN_SUFFIX))
+
+    def _write_snapshot(
+        self, store: Store, planned: PlannedRestore, source: SourceSegment, offset: int
+    ) -> None:
+        """Write the producers at *offset* as the archive has them; one that cannot be read is made from the log."""
+        folder, segment = self._path(planned.source.name), source.segment
+        if not planned.source.layout.is_tiered:
+            own = segment.parts.get(PartKind.SNAPSHOT)
+            for stored in (*segment.snapshots.values(), *([] if own is None else [own])):
+                with suppress(FileNotFoundError):
+                    data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
+                    write_new(os.path.join(folder, stored.name), data)
+            return
+        try:
+            data = planned.source.layout.files(store, segment).read_part(PartKind.SNAPSHOT)
+        except (OSError, FormatError):
+            if planned.mode == "aux":
+                raise
+            return
+        write_new(os.path.join(folder, snapshot_name(offset)), data)
+
+    def _path(self, folder: str) -> str:
+        return os.path.join(self.staged_log_dir, folder)
+
+    def _origin_of(self, folder: str) -> str:
+        try:
+            with open(os.path.join(self._stage, folder + _ORIGIN_SUFFIX), encoding="ascii") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+
+def _origin(planned: PlannedRestore) -> str:
+    """Return a digest of all that decides what is staged of a partition."""
+    parts = [f"{planned.topic_id} {planned.mode} {planned.is_renumbered} {planned.next_offset}"]
+    for source in planned.source.segments:
+        stored = source.segment.parts[PartKind.LOG]
+        parts.append(f"{stored.key} {stored.size_bytes} {stored.version} {source.until_offset}")
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

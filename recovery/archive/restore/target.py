@@ -1,0 +1,201 @@
+"""The stopped broker that partitions are restored to: its log dirs, what they get, and what is there already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from recovery.archive.restore.placement import next_log_dirs
+from recovery.broker.assignments import Assignment, Assignments, read_assignments
+from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.engine.run import BrokerFacts
+from recovery.logdir.dirs import BrokerDirs
+from recovery.logdir.identity import identify
+from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
+from recovery.read.file_system import absolute, is_folder, read_small
+from segfmt.errors import FileNameError, FormatError
+from segfmt.filenames import (
+    CLUSTER_METADATA_TOPIC,
+    LOG_SUFFIX,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    FolderState,
+    read_folder_name,
+)
+from segfmt.kafka_uuid import format_uuid
+from segfmt.meta_properties import read_meta_properties
+from segfmt.partition_metadata import read_partition_metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetDir:
+    """One log dir.
+
+    Attributes:
+        directory_id: by its `meta.properties`, None without one.
+        log_count: current and future logs in it.
+        usable_bytes: None if not known.
+    """
+
+    log_dir: str
+    directory_id: UUID | None
+    is_live: bool
+    is_cordoned: bool
+    log_count: int
+    usable_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingLog:
+    """A folder of the partition that is there.
+
+    Attributes:
+        logs: sizes in bytes by name of `.log` files.
+    """
+
+    log_dir: str
+    topic_id: UUID | None
+    logs: Mapping[str, int]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no batch."""
+        return not any(self.logs.values())
+
+
+class Target:
+    """A stopped broker, whose log dirs are locked.
+
+    Args:
+        dirs: of the broker.
+        facts: of the broker.
+        offline: log dirs that cannot be locked.
+
+    Raises:
+        UsageError, FormatError, OSError: the metadata log cannot be read.
+    """
+
+    def __init__(self, dirs: BrokerDirs, facts: BrokerFacts, offline: Mapping[str, object]) -> None:
+        self.dirs = dirs
+        self.facts = facts
+        metadata_first = tuple(dict.fromkeys((absolute(dirs.broker.metadata_log_dir), *dirs.log_dirs)))
+        folder = find_metadata_folder(path for path in metadata_first if is_folder(path))
+        self.metadata: ClusterMetadata | None = None if folder is None else load_cluster_metadata(folder)
+        self._assignments: Assignments | None = (
+            None if folder is None else load_metadata(folder, read_assignments)
+        )
+        self.node_id = identify(metadata_first, node_id=dirs.broker.node_id).node_id
+        self.log_dirs: Sequence[TargetDir] = [
+            _target_dir(path, is_live=path not in offline, is_cordoned=path in facts.cordoned_log_dirs)
+            for path in dirs.log_dirs
+        ]
+        self._added = dict.fromkeys(dirs.log_dirs, 0)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """Return the id of a topic by the metadata log, None if it does not know it, or there is none."""
+        return None if self.metadata is None else self.metadata.topic_ids.get(topic)
+
+    def assignment(self, topic_id: UUID, partition: int) -> Assignment | None:
+        """Return where the cluster wants a partition, None if it does not know it, or there is no metadata log."""
+        return None if self._assignments is None else self._assignments.of(topic_id, partition)
+
+    def existing(self, folder: str) -> list[ExistingLog]:
+        """Return what is there of a partition in any of the log dirs."""
+        found = []
+        for target in self.log_dirs:
+            path = os.path.join(target.log_dir, folder)
+            if target.is_live and is_folder(path):
+                topic_id = None
+                with suppress(OSError, FormatError):
+                    topic_id = read_partition_metadata(
+                        read_small(os.path.join(path, PARTITION_METADATA))
+                    ).topic_id
+                with os.scandir(path) as entries:
+                    logs = {
+                        entry.name: entry.stat().st_size
+                        for entry in entries
+                        if entry.name.endswith(LOG_SUFFIX)
+                    }
+                found.append(ExistingLog(log_dir=target.log_dir, topic_id=topic_id, logs=logs))
+        return found
+
+    def place(
+        self, existing: Sequence[ExistingLog], assignment: Assignment | None, *, ignore_cordon: bool
+    ) -> str:
+        """Return the log dir for a partition, by KIP-1066 and `LogManager.nextLogDirs`, and count it there.
+
+        Raises:
+            ValueError: all are cordoned, or the assigned one is not there; the text says so.
+        """
+        chosen = self._chosen(existing, assignment, ignore_cordon=ignore_cordon)
+        if not existing:
+            self._added[chosen] += 1
+        return chosen
+
+    def _chosen(
+        self, existing: Sequence[ExistingLog], assignment: Assignment | None, *, ignore_cordon: bool
+    ) -> str:
+        if existing:
+            return existing[0].log_dir
+        assigned = (
+            None if assignment is None or self.node_id is None else assignment.directory_of(self.node_id)
+        )
+        if assigned is not None:
+            for target in self.log_dirs:
+                if target.directory_id == assigned and target.is_live:
+                    return target.log_dir
+            raise ValueError(
+                f"it is assigned to the log dir with the id {format_uuid(assigned)}, which is not there or offline. "
+                "Remedy: bring it back, or format one with that id"
+            )
+        if any(not target.is_live for target in self.log_dirs):
+            raise ValueError(
+                "a log dir is offline, and may hold this log. Remedy: bring it back, or take it out"
+            )
+        live = [target.log_dir for target in self.log_dirs]
+        cordoned = {target.log_dir for target in self.log_dirs if target.is_cordoned}
+        if cordoned.issuperset(live) and not ignore_cordon:
+            raise ValueError(
+                f"all log directories of broker {self.node_id} are cordoned: {', '.join(live)} "
+                "(INVALID_REPLICA_ASSIGNMENT). Remedy: uncordon one, or give --ignore-cordon"
+            )
+        counts = {target.log_dir: target.log_count + self._added[target.log_dir] for target in self.log_dirs}
+        return next_log_dirs(live, counts, cordoned)[0]
+
+
+def _target_dir(log_dir: str, *, is_live: bool, is_cordoned: bool) -> TargetDir:
+    directory_id = usable = None
+    count = 0
+    if is_live:
+        with suppress(OSError, FormatError):
+            directory_id = read_meta_properties(
+                read_small(os.path.join(log_dir, META_PROPERTIES))
+            ).directory_id
+        with suppress(OSError):
+            status = os.statvfs(log_dir)
+            usable = status.f_frsize * status.f_bavail
+        with suppress(OSError):
+            count = sum(map(_is_log, os.listdir(log_dir)))
+    return TargetDir(
+        log_dir=log_dir,
+        directory_id=directory_id,
+        is_live=is_live,
+        is_cordoned=is_cordoned,
+        log_count=count,
+        usable_bytes=usable,
+    )
+
+
+def _is_log(name: str) -> bool:
+    """Return whether a folder is a log that a broker counts: a current or a future one."""
+    try:
+        folder = read_folder_name(name)
+    except FileNameError:
+        return False
+    return folder.topic != CLUSTER_METADATA_TOPIC and folder.state in (
+        FolderState.CURRENT,
+        FolderState.FUTURE,
+    )
