@@ -115,6 +115,7 @@ class Planner:
         if source.reasons:
             return refused(source, self._mode, source.reasons)
         topic_id = self._topic_id(source)
+        source = self._with_log_start(source, topic_id)
         assignment = self._assignment(source, topic_id)
         existing = self._target.existing(source.name)
         if len(existing) > 1:
@@ -165,6 +166,18 @@ class Planner:
                 f"no metadata log in the log dirs says which id the topic has. Remedy: give --topic-id {topic}=ID"
             )
         return told
+
+    def _with_log_start(self, source: SourcePartition, topic_id: UUID) -> SourcePartition:
+        """Return *source* with the log start that this broker's checkpoints know of the same topic."""
+        where = source.where
+        known = self._target.log_start(where.topic, where.partition)
+        if known is None or where.topic_id != format_uuid(topic_id) or known <= source.first_offset:
+            return source
+        kept = [one for one in source.segments if one.until_offset is None or one.until_offset > known]
+        end = kept[-1].end_offset if kept else None
+        if not kept or (end is not None and end < known):
+            return source
+        return replace(source, segments=kept, log_start_offset=known)
 
     def _assignment(self, source: SourcePartition, topic_id: UUID) -> Assignment | None:
         if self._target.metadata is None:

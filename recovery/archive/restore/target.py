@@ -16,9 +16,11 @@ from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
 from recovery.read.file_system import absolute, is_folder, read_small
+from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     CLUSTER_METADATA_TOPIC,
+    LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
     PARTITION_METADATA,
@@ -93,6 +95,7 @@ class Target:
             for path in dirs.log_dirs
         ]
         self._added = dict.fromkeys(dirs.log_dirs, 0)
+        self._log_starts = [_log_starts(target.log_dir) for target in self.log_dirs if target.is_live]
 
     def topic_id(self, topic: str) -> UUID | None:
         """Return the id of a topic by the metadata log, None if it does not know it, or there is none."""
@@ -101,6 +104,11 @@ class Target:
     def assignment(self, topic_id: UUID, partition: int) -> Assignment | None:
         """Return where the cluster wants a partition, None if it does not know it, or there is no metadata log."""
         return None if self._assignments is None else self._assignments.of(topic_id, partition)
+
+    def log_start(self, topic: str, partition: int) -> int | None:
+        """Return the highest offset at which a log begins by the checkpoints of the log dirs; None without a line."""
+        starts = [offsets[topic, partition] for offsets in self._log_starts if (topic, partition) in offsets]
+        return max(starts, default=None)
 
     def existing(self, folder: str) -> list[ExistingLog]:
         """Return what is there of a partition in any of the log dirs."""
@@ -187,6 +195,12 @@ def _target_dir(log_dir: str, *, is_live: bool, is_cordoned: bool) -> TargetDir:
         log_count=count,
         usable_bytes=usable,
     )
+
+
+def _log_starts(log_dir: str) -> Mapping[tuple[str, int], int]:
+    with suppress(OSError, FormatError):
+        return read_offset_checkpoint(read_small(os.path.join(log_dir, LOG_START_OFFSET_CHECKPOINT)))
+    return {}
 
 
 def _is_log(name: str) -> bool:
