@@ -43,6 +43,8 @@ RUN: dict[str, tuple[str, int]] = {
     f"{S3} inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
     f"{S3} metrics --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 0),
     f"{S3} retention --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 2),
+    f"{S3} restore s3://backups/kafka {CONFIG} --dry-run": (PLAIN, 4),
+    f"{S3} restore s3://backups/kafka {CONFIG}": (PLAIN, 4),
     f"{S3} verify s3://backups/kafka": (ARCHIVE, 0),
     f"{S3} recover s3://backups/kafka --output s3://backups/recovered": (ARCHIVE, 0),
     f"{S3} verify s3://backups/kafka --engine spark": (BOTH, 0),
@@ -81,6 +83,7 @@ SCRIPTS = {
     "README.md": PLAIN,
     "docs/progress.md": PLAIN,
     "docs/tiering.md": PLAIN,
+    "docs/restore.md": PLAIN,
     "docs/archive.md": BOTH,
     "docs/dataframes.md": BOTH,
 }

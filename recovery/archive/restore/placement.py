@@ -24,14 +24,10 @@ def next_log_dirs(
     if len(live) == 1:
         return live
     counts = dict.fromkeys(live, 0) | {path: count for path, count in log_counts.items() if count}
-    open_dirs = [path for path in _in_map_order(counts) if path not in cordoned]
+    open_dirs = [path for path in counts if path not in cordoned]
+    if len(counts) > _MOST_IN_ORDER:  # the map that is filtered stays a trie, however few are left
+        open_dirs = _in_trie_order({path: _improved(_java_hash(path)) for path in open_dirs}, 0)
     return sorted(open_dirs, key=lambda path: counts[path]) if open_dirs else live[:1]
-
-
-def _in_map_order(paths: Collection[str]) -> list[str]:
-    if len(paths) <= _MOST_IN_ORDER:
-        return list(paths)
-    return _in_trie_order({path: _improved(_java_hash(path)) for path in paths}, 0)
 
 
 def _in_trie_order(hashes: Mapping[str, int], shift: int) -> list[str]:

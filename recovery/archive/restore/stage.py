@@ -173,8 +173,7 @@ class Stage:
 
     def _origin_of(self, folder: str) -> str:
         try:
-            with open(os.path.join(self._stage, folder + _ORIGIN_SUFFIX), encoding="ascii") as file:
-                return file.read()
+            return read_small(os.path.join(self._stage, folder + _ORIGIN_SUFFIX)).decode("ascii", "replace")
         except FileNotFoundError:
             return ""
 

@@ -1,0 +1,1 @@
+"""Archived partitions back in log dirs."""

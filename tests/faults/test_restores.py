@@ -1,0 +1,20 @@
+"""Restores that are killed, and started again: a sample of the points; `python -m tests.faults.restores` takes more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.restores import RestoreBench, chosen_points, run_cases
+
+pytestmark = pytest.mark.long
+
+
+@pytest.mark.parametrize("is_aux", [False, True], ids=["full", "aux"])
+def test_a_restore_is_killed_and_started_again(ram_path: Path, is_aux: bool) -> None:
+    bench = RestoreBench(folder=ram_path, is_aux=is_aux)
+    bench.make()
+    points = chosen_points(bench, seed=18, most=12)
+    assert len(points) == 12
+    assert run_cases(bench, points) == []

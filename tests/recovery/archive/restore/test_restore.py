@@ -1,0 +1,242 @@
+"""What is restored of the samples' archives, what is refused, and that `undo` takes it back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.archive.options import ArchiveOptions
+from recovery.archive.restore.options import RestoreOptions
+from recovery.archive.restore.report import RestoredPartition, RestoreReport
+from recovery.archive.restore.run import restore
+from recovery.engine.options import RecoverOptions
+from recovery.saved.undo import undo
+from recovery.write.move_in import STAGE_FOLDER
+from segfmt.checkpoint import read_leader_epoch_checkpoint, read_offset_checkpoint
+from segfmt.record_batch import read_record_batch_header
+from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.logs.samples import read_properties, tree_of, unpack
+
+LOST = {"plain-0": "d1", "codecs-0": "d2", "transactions-1": "d2", "stuck-copy-0": "d2"}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> TieredArchive:
+    """The sample, some of whose partitions have lost their disk."""
+    found = unpack_tiered(tmp_path)
+    for name, log_dir in LOST.items():
+        (tmp_path / "lost" / log_dir).mkdir(parents=True, exist_ok=True)
+        (found.root / log_dir / name).rename(tmp_path / "lost" / log_dir / name)
+    return found
+
+
+def restored(
+    archive: TieredArchive,
+    *,
+    url: str | None = None,
+    names: Sequence[str] = tuple(LOST),
+    metadata: bool = True,
+    broker: dict[str, Any] | None = None,
+    **options: Any,
+) -> RestoreReport:
+    config = read_properties((archive.root / "server.properties").read_text())
+    return restore(
+        RestoreOptions(
+            archive=ArchiveOptions(
+                url=url or str(archive.path),
+                partitions=tuple(names),
+                metadata=tuple(map(str, archive.log_dirs)) if metadata else (),
+            ),
+            broker=RecoverOptions(config=config, is_config_complete=True, **(broker or {})),
+            **options,
+        )
+    )
+
+
+def one_of(report: RestoreReport, name: str) -> RestoredPartition:
+    (found,) = (one for one in report.partitions if f"{one.topic}-{one.partition}" == name)
+    return found
+
+
+def trees(archive: TieredArchive) -> list[dict[str, bytes]]:
+    return [tree_of(log_dir, ignore=(".lock",)) for log_dir in archive.log_dirs]
+
+
+def test_logs_are_the_archives_and_lines_are_in_the_checkpoints(archive: TieredArchive) -> None:
+    report = restored(archive)
+    assert report.exit_code == 0
+    for name, log_dir in LOST.items():
+        one = one_of(report, name)
+        assert (one.status, one.mode, one.leader_epochs) == ("restored", "full", "kept")
+        assert one.log_dir is not None
+        folder = Path(one.log_dir) / name
+        expected = archive.expected["partitions"][name]
+        assert one.log_end_offset == expected["latest_tiered_offset"] + 1, log_dir
+        assert one.log_start_offset == expected["earliest_offset"]
+        archived = {path.name[:20]: path for path in archive.path.glob(f"{name}-*/*.log")}
+        logs = {path.stem: path for path in folder.glob("*.log")}
+        assert len(logs) == one.segments > 1
+        for base, path in logs.items():
+            assert path.read_bytes() == archived[base].read_bytes()
+            assert path.stat().st_mode & 0o777 == 0o644
+        key = one.topic, one.partition
+        for checkpoint in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            lines = read_offset_checkpoint((Path(one.log_dir) / checkpoint).read_bytes())
+            assert lines[key] == one.log_end_offset
+        starts = read_offset_checkpoint((Path(one.log_dir) / "log-start-offset-checkpoint").read_bytes())
+        assert starts[key] == one.log_start_offset
+    assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
+    again = restored(archive)
+    assert {one.status for one in again.partitions} == {"unchanged"}
+
+
+def test_undo_leaves_the_log_dirs_as_they_were(archive: TieredArchive) -> None:
+    (archive.log_dirs[0] / "plain-0").mkdir()
+    (archive.log_dirs[0] / "plain-0" / "00000000000000000000.log").touch()
+    before = trees(archive)
+    assert restored(archive).exit_code == 0
+    assert trees(archive) != before
+    undo([str(log_dir) for log_dir in archive.log_dirs])
+    assert trees(archive) == before
+    assert (archive.log_dirs[0] / "plain-0").is_dir()
+    assert not (archive.log_dirs[1] / "codecs-0").exists()
+
+
+def test_a_dry_run_writes_nothing(archive: TieredArchive) -> None:
+    before = trees(archive)
+    report = restored(archive, broker={"dry_run": True})
+    assert {one.status for one in report.partitions} == {"restored"}
+    assert sum(log_dir.needed_bytes for log_dir in report.log_dirs) > sum(
+        one.size_bytes for one in report.partitions
+    )
+    assert "Nothing was written" in report.to_text()
+    assert trees(archive) == before
+    assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
+
+
+def test_renumbered_epochs_are_in_headers_and_checkpoint(archive: TieredArchive) -> None:
+    report = restored(archive, leader_epochs="renumber")
+    assert {one.leader_epochs for one in report.partitions} == {"renumbered"}
+    epochs = set()
+    for name in LOST:
+        folder = Path(str(one_of(report, name).log_dir)) / name
+        assert read_leader_epoch_checkpoint((folder / "leader-epoch-checkpoint").read_bytes()) == ((0, 0),)
+        for path in folder.glob("*.log"):
+            data, position = path.read_bytes(), 0
+            while position < len(data):
+                header = read_record_batch_header(data, position)
+                epochs.add(header.partition_leader_epoch)
+                position += header.size_bytes
+    assert epochs == {0}
+
+
+def _without_a_log(archive: TieredArchive) -> None:
+    sorted(archive.path.glob("plain-0-*/*.log"))[3].unlink()
+
+
+def _without_a_segment(archive: TieredArchive) -> None:
+    (stem,) = {path.stem for path in [sorted(archive.path.glob("plain-0-*/*.log"))[3]]}
+    for path in archive.path.glob(f"plain-0-*/{stem}.*"):
+        path.unlink()
+
+
+def _with_a_damaged_batch(archive: TieredArchive) -> None:
+    path = sorted(archive.path.glob("plain-0-*/*.log"))[3]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _cut_short(archive: TieredArchive) -> None:
+    path = sorted(archive.path.glob("plain-0-*/*.log"))[3]
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def _with_records(archive: TieredArchive) -> None:
+    folder = archive.log_dirs[0] / "plain-0"
+    folder.mkdir()
+    (folder / "00000000000000000000.log").write_bytes(b"something")
+
+
+REFUSED: dict[str, tuple[Callable[[TieredArchive], None], str]] = {
+    "a log is missing": (_without_a_log, "log is not in the archive"),
+    "a segment is missing": (_without_a_segment, "log is not in the archive"),
+    "a batch is damaged": (_with_a_damaged_batch, ""),
+    "a log is cut short": (_cut_short, "position"),
+    "records are there": (_with_records, "has records"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_nothing_is_guessed(archive: TieredArchive, case: str) -> None:
+    disturb, words = REFUSED[case]
+    disturb(archive)
+    before = [
+        name for log_dir in archive.log_dirs for name in sorted(path.name for path in log_dir.iterdir())
+    ]
+    report = restored(archive, names=["plain-0", "codecs-0"])
+    assert report.exit_code == 4
+    assert one_of(report, "plain-0").status == "refused"
+    assert words in " ".join(one_of(report, "plain-0").reasons) != ""
+    assert one_of(report, "codecs-0").status == "restored"
+    after = [name for log_dir in archive.log_dirs for name in sorted(path.name for path in log_dir.iterdir())]
+    assert sorted(set(after) - {".lock"}) == sorted({*before, "codecs-0"} - {".lock"})
+
+
+def test_a_topic_of_another_cluster_is_refused(archive: TieredArchive) -> None:
+    report = restored(archive, names=["gone-0"], metadata=False)
+    assert "the cluster does not know the topic" in " ".join(one_of(report, "gone-0").reasons)
+
+
+def test_all_cordoned(archive: TieredArchive, tmp_path: Path) -> None:
+    """Where the cluster has assigned no log dir; a topic id is given, as there is no metadata log."""
+    config = read_properties((archive.root / "server.properties").read_text()) | {"cordoned.log.dirs": "*"}
+    for name in ("e1", "e2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
+    options = RestoreOptions(
+        archive=ArchiveOptions(url=str(archive.path), partitions=("plain-0",)),
+        broker=RecoverOptions(
+            config=config | {"log.dirs": f"{tmp_path}/e1,{tmp_path}/e2"}, topic_configs={"plain": {}}
+        ),
+        topic_ids={"plain": archive.expected["partitions"]["plain-0"]["topic_id"]},
+    )
+    (one,) = restore(options).partitions
+    assert one.status == "refused"
+    assert "are cordoned" in one.reasons[0]
+    assert "INVALID_REPLICA_ASSIGNMENT" in one.reasons[0]
+    (one,) = restore(replace(options, ignore_cordon=True)).partitions
+    assert (one.status, one.log_dir) == ("restored", str(tmp_path / "e1"))
+    assert (tmp_path / "e1" / "plain-0").is_dir()
+
+
+def test_a_copied_log_dir(tmp_path: Path) -> None:
+    """Folders of a broker that has stopped come back as its own logs, to the byte."""
+    sample = unpack("stopped", tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(sample.log_dirs[0], copy)
+    folders = [
+        path.name
+        for path in sorted(sample.log_dirs[0].iterdir())
+        if path.is_dir() and "__cluster" not in path.name and path.name.rpartition("-")[2].isdecimal()
+    ]
+    for name in folders:
+        shutil.rmtree(sample.log_dirs[0] / name)
+    report = restore(
+        RestoreOptions(
+            archive=ArchiveOptions(url=str(copy)),
+            broker=RecoverOptions(config=sample.properties, is_config_complete=True, now_ms=sample.now_ms),
+        )
+    )
+    found = {f"{one.topic}-{one.partition}": one for one in report.partitions}
+    done = [name for name in folders if found[name].status == "restored"]
+    assert len(done) == len(folders) > 1, [one.reasons for one in report.partitions if one.reasons]
+    for name in done:
+        for path in (copy / name).glob("*.log"):
+            twin = Path(str(found[name].log_dir)) / name / path.name
+            assert twin.read_bytes() == path.read_bytes(), twin
