@@ -13,14 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.remote.replicas import Replicas
-from recovery.archive.restore.fetch import FetchedSegment
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.plan import PlannedRestore, Planner, refused
 from recovery.archive.restore.report import RestoredLogDir, RestoredPartition, RestoreReport
@@ -49,14 +48,6 @@ from recovery.write.quarantine import Quarantine
 from segfmt.errors import FormatError
 
 _DEFAULT_THREADS = 2
-
-
-@dataclass(slots=True)
-class _Fetched:
-    """What was fetched of a partition, by base offset; and why it cannot be restored."""
-
-    segments: dict[int, FetchedSegment] = field(default_factory=dict)
-    reasons: list[str] = field(default_factory=list)
 
 
 def restore(
@@ -232,21 +223,27 @@ class _Run:
         stages = {log_dir: Stage(log_dir) for log_dir in by_dir}
         for log_dir, stage in stages.items():
             stage.open(by_dir[log_dir])
-        fetched = self._fetch(planned, stages)
-        results = [self._failed(one, fetched[id(one)].reasons) for one in planned if fetched[id(one)].reasons]
+        faults = self._fetch(planned, stages)
+        results = []
         for one in planned:
-            if fetched[id(one)].reasons:
+            if faults[id(one)]:
+                is_failed = any(isinstance(fault, OSError) for fault in faults[id(one)])
+                result = self._failed(one, [str(fault) for fault in faults[id(one)]])
+                results.append(replace(result, status="failed" if is_failed else "refused"))
                 stages[one.log_dir].drop(one.source.name)
-        sound = [one for one in planned if not fetched[id(one)].reasons]
+        sound = [one for one in planned if not faults[id(one)]]
         reports = self._recover([one for one in sound if one.mode == "full"], stages)
         for log_dir, stage in stages.items():
             mine = [one for one in sound if one.log_dir == log_dir]
             results += self._move_in(log_dir, stage, mine, reports)
         return results
 
-    def _fetch(self, planned: Sequence[PlannedRestore], stages: Mapping[str, Stage]) -> dict[int, _Fetched]:
+    def _fetch(
+        self, planned: Sequence[PlannedRestore], stages: Mapping[str, Stage]
+    ) -> dict[int, list[Exception]]:
+        """Lay down the logs of all partitions; return what is wrong with each, by its identity."""
         store = self._options.archive.open()
-        fetched = {id(one): _Fetched() for one in planned}
+        faults: dict[int, list[Exception]] = {id(one): [] for one in planned}
         count = (self._options.broker.threads or _DEFAULT_THREADS) * len(stages)
         self._notify(f"fetching {bytes_text(sum(one.source.size_bytes for one in planned))}")
         with ThreadPoolExecutor(count, thread_name_prefix="archive-restore") as pool:
@@ -260,16 +257,13 @@ class _Run:
             try:
                 for one, result in pending:
                     try:
-                        segment = result.result()
+                        result.result()
                     except (DamagedSegmentError, FormatError, OSError) as error:
-                        fetched[id(one)].reasons.append(str(error))
-                        continue
-                    if segment is not None:
-                        fetched[id(one)].segments[segment.base_offset] = segment
+                        faults[id(one)].append(error)
             except InterruptedRecoveryError:
                 pool.shutdown(cancel_futures=True)
                 raise
-        return fetched
+        return faults
 
     def _recover(
         self, planned: Sequence[PlannedRestore], stages: Mapping[str, Stage]

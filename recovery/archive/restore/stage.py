@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from recovery.archive.restore.fetch import RENUMBERED_EPOCH, FetchedSegment, fetch_segment
+from recovery.archive.restore.fetch import RENUMBERED_EPOCH, fetch_segment
 from recovery.archive.restore.plan import PlannedRestore
 from recovery.archive.restore.source import SourceSegment
 from recovery.archive.stores.archived import PartKind
@@ -95,15 +95,15 @@ class Stage:
         source: SourceSegment,
         limit: RateLimit,
         stop: StopRequest,
-    ) -> FetchedSegment | None:
-        """Write one segment's log; return what it holds, None if an earlier run has written it.
+    ) -> None:
+        """Write one segment's log, and the producers at its end, unless an earlier run has written it.
 
         Raises:
             As `fetch_segment`.
         """
         folder = self._path(planned.source.name)
         if is_file(os.path.join(folder, log_name(source.segment.base_offset))):
-            return None
+            return
         files = planned.source.layout.files(store, source.segment)
         fetched = fetch_segment(
             files, source, folder, is_renumbered=planned.is_renumbered, limit=limit, stop=stop
@@ -113,9 +113,10 @@ class Stage:
                 f"{log_name(source.segment.base_offset)}: it ends at offset {fetched.end_offset}, and should at "
                 f"{source.end_offset}"
             )
-        if fetched.end_offset is not None and not fetched.is_cut:
-            self._write_snapshot(store, planned, source, fetched.end_offset + 1)
-        return fetched
+        if not planned.source.layout.is_tiered:
+            self._write_snapshots(store, planned, source)
+        elif fetched.end_offset is not None and not fetched.is_cut:
+            self._write_snapshot_at_end(store, planned, source, fetched.end_offset + 1)
 
     def write_small_files(self, planned: PlannedRestore, store: Store) -> None:
         """Write what else a partition's folder has before its recovery; with `--aux`, all that it has."""
@@ -127,7 +128,7 @@ class Stage:
         metadata = encode_partition_metadata(PartitionMetadata(topic_id=planned.topic_id))
         write_new(os.path.join(folder, PARTITION_METADATA), metadata)
         if planned.next_offset is not None:
-            self._write_snapshot(store, planned, source.segments[-1], planned.next_offset)
+            self._write_snapshot_at_end(store, planned, source.segments[-1], planned.next_offset)
             for name in (log_name, offset_index_name, time_index_name):
                 write_new(os.path.join(folder, name(planned.next_offset)), b"")
 
@@ -148,25 +149,25 @@ class Stage:
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._stage, folder + _ORIGIN_SUFFIX))
 
-    def _write_snapshot(
+    def _write_snapshots(self, store: Store, planned: PlannedRestore, source: SourceSegment) -> None:
+        """Write the snapshots of a plain copy that belong to a segment, by their own names."""
+        own = source.segment.parts.get(PartKind.SNAPSHOT)
+        for stored in (*source.segment.snapshots.values(), *([] if own is None else [own])):
+            with suppress(FileNotFoundError):
+                data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
+                write_new(os.path.join(self._path(planned.source.name), stored.name), data)
+
+    def _write_snapshot_at_end(
         self, store: Store, planned: PlannedRestore, source: SourceSegment, offset: int
     ) -> None:
-        """Write the producers at *offset* as the archive has them; one that cannot be read is made from the log."""
-        folder, segment = self._path(planned.source.name), source.segment
-        if not planned.source.layout.is_tiered:
-            own = segment.parts.get(PartKind.SNAPSHOT)
-            for stored in (*segment.snapshots.values(), *([] if own is None else [own])):
-                with suppress(FileNotFoundError):
-                    data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
-                    write_new(os.path.join(folder, stored.name), data)
-            return
+        """Write the producers at *offset* as the archive has them; those that cannot be read are made from the log."""
         try:
-            data = planned.source.layout.files(store, segment).read_part(PartKind.SNAPSHOT)
+            data = planned.source.layout.files(store, source.segment).read_part(PartKind.SNAPSHOT)
         except (OSError, FormatError):
             if planned.mode == "aux":
                 raise
             return
-        write_new(os.path.join(folder, snapshot_name(offset)), data)
+        write_new(os.path.join(self._path(planned.source.name), snapshot_name(offset)), data)
 
     def _path(self, folder: str) -> str:
         return os.path.join(self.staged_log_dir, folder)
