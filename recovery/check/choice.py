@@ -146,6 +146,11 @@ class PartitionChoice:
         self._missing -= {("--topic", partition.topic), ("--partition", name)}
         return partition.topic in self._topics or name in self._partitions
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether neither topics nor partitions were named."""
+        return not self._topics and not self._partitions
+
     def refuse_missing(self, place: str) -> None:
         """Refuse a choice of what does not exist: finding nothing must not look like finding no damage.
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
-from recovery.cli import restore, tiering
+from recovery.cli import copy, restore, tiering
 from recovery.cli.arguments import (
     add_setting_arguments,
     add_watching_arguments,
@@ -121,6 +121,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     recovering.set_defaults(run=run_recover)
     tiering.add_actions(actions)
+    copy.add_action(actions)
     restore.add_action(actions)
 
 

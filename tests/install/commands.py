@@ -43,6 +43,7 @@ RUN: dict[str, tuple[str, int]] = {
     f"{S3} inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
     f"{S3} metrics --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 0),
     f"{S3} retention --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 2),
+    f"{S3} copy {CONFIG} --output s3://backups/copy": (PLAIN, 0),
     f"{S3} restore s3://backups/kafka {CONFIG} --dry-run": (PLAIN, 4),
     f"{S3} restore s3://backups/kafka {CONFIG}": (PLAIN, 4),
     f"{S3} verify s3://backups/kafka": (ARCHIVE, 0),

@@ -29,6 +29,7 @@ class PlannedRestore:
     Attributes:
         is_renumbered: whether its batches get another leader epoch.
         next_offset: with `--aux`: where its empty local log begins.
+        remote_start_offset: where the whole log begins if a part before the first segment is in remote storage.
         retained: see `RestoredPartition`.
     """
 
@@ -38,6 +39,7 @@ class PlannedRestore:
     mode: Mode
     is_renumbered: bool
     next_offset: int | None
+    remote_start_offset: int | None
     retained: tuple[int, int] | None
     warnings: tuple[str, ...]
 
@@ -61,7 +63,9 @@ class PlannedRestore:
             log_dir=self.log_dir,
             segments=len(segments) if self.mode == "full" else 1,
             size_bytes=self.source.size_bytes if self.mode == "full" else 0,
-            log_start_offset=self.source.first_offset,
+            log_start_offset=self.source.first_offset
+            if self.remote_start_offset is None
+            else self.remote_start_offset,
             log_end_offset=end if self.next_offset is None else self.next_offset,
             leader_epochs="renumbered" if self.is_renumbered else "kept",
             retained=self.retained,
@@ -122,6 +126,13 @@ class Planner:
             raise ValueError(f"it is in {' and '.join(one.log_dir for one in existing)} already")
         next_offset = self._next_offset(source, topic_id) if self._options.is_aux else None
         is_renumbered, warnings = self._leader_epochs(source, assignment)
+        remote_start, more = self._remote_start(source, topic_id)
+        warnings += more
+        if remote_start is not None and is_renumbered:
+            raise ValueError(
+                "a part of it is in remote storage under its own leader epochs, and the cluster's is lower. Remedy: "
+                "--leader-epochs keep"
+            )
         planned = PlannedRestore(
             source=source,
             topic_id=topic_id,
@@ -129,6 +140,7 @@ class Planner:
             mode=self._mode,
             is_renumbered=is_renumbered,
             next_offset=next_offset,
+            remote_start_offset=remote_start,
             retained=(0, 0) if self._options.is_aux else self._retained(source),
             warnings=tuple(warnings),
         )
@@ -221,6 +233,35 @@ class Planner:
             case "auto" if is_lower:
                 return True, []
         return False, []
+
+    def _remote_start(self, source: SourcePartition, topic_id: UUID) -> tuple[int | None, list[str]]:
+        """Return where a log begins whose first part is in remote storage, None for any other; and warnings.
+
+        A broker deletes remote segments below the log start, so it must not be taken for that of the local part.
+
+        Raises:
+            ValueError: it is not known.
+        """
+        if source.layout.is_tiered or not source.segments:
+            return None, []
+        where, base = source.where, source.segments[0].segment.base_offset
+        start = source.log_start_offset
+        is_same = source.topic_id == format_uuid(topic_id)
+        if is_same and self._target.facts.settings_of(where.topic).remote_log_enabled:
+            known = self._target.log_start(where.topic, where.partition)
+            start = max((one for one in (start, known) if one is not None), default=None)
+            if start is None and base:
+                raise ValueError(
+                    "it is tiered, and where its whole log begins is not known, below which a broker deletes what is "
+                    "in remote storage. Remedy: name a copy of the whole log dir as the archive, which has "
+                    "log-start-offset-checkpoint"
+                )
+            return (start if start is not None and start < base else None), []
+        if start is not None and start < base:
+            return None, [
+                f"offsets {start} to {base - 1} are in remote storage, and are not restored with it"
+            ]
+        return None, []
 
     def _next_offset(self, source: SourcePartition, topic_id: UUID) -> int:
         """Return where an empty local log begins behind the archived one."""

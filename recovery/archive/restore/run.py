@@ -354,7 +354,9 @@ class _Run:
             return self._failed(planned, [why])
         return replace(
             expected,
-            log_start_offset=report.log_start_offset,
+            log_start_offset=report.log_start_offset
+            if planned.remote_start_offset is None
+            else planned.remote_start_offset,
             log_end_offset=report.log_end_offset,
             warnings=(*expected.warnings, *map(str, report.warnings)),
         )

@@ -25,10 +25,13 @@ from segfmt.errors import FormatError
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     FolderState,
     read_folder_name,
     time_index_name,
 )
+from segfmt.kafka_uuid import format_uuid
+from segfmt.partition_metadata import read_partition_metadata
 from segfmt.remote_log_metadata import RemoteSegment
 
 _TIME_ENTRY = struct.Struct(">qi")
@@ -58,6 +61,7 @@ class SourcePartition:
 
     Attributes:
         segments: ascending.
+        topic_id: as the archive has it; empty if it does not say.
         epochs: leader epochs of the log.
         log_start_offset: None if not known: the log begins with its first segment.
         reasons: why it cannot be restored; a sentence each.
@@ -65,6 +69,7 @@ class SourcePartition:
 
     where: PartitionPrefix
     layout: Layout
+    topic_id: str = ""
     segments: Sequence[SourceSegment] = ()
     epochs: Sequence[LeaderEpochEntry] = ()
     log_start_offset: int | None = None
@@ -158,11 +163,20 @@ def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView 
     return SourcePartition(
         where=where,
         layout=layout,
+        topic_id=where.topic_id or _topic_id(store, where),
         segments=segments,
         epochs=epochs,
         log_start_offset=start,
         reasons=tuple(reasons),
     )
+
+
+def _topic_id(store: Store, where: PartitionPrefix) -> str:
+    """Return the topic's id by the file in a copied folder, empty without a sound one."""
+    with suppress(OSError, FormatError):
+        data = store.read(where.prefix + PARTITION_METADATA, most_bytes=MOST_SMALL_FILE_BYTES)
+        return format_uuid(read_partition_metadata(data).topic_id)
+    return ""
 
 
 def _segment(

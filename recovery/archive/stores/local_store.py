@@ -6,14 +6,17 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from recovery.archive.stores.archived import StoredObject, temporary_name
 from recovery.archive.stores.segment_table import ObjectTable
-from recovery.archive.stores.store import Level
+from recovery.archive.stores.store import Level, Source
 from recovery.read.file_system import absolute, fill, naming, open_file
 from recovery.read.opened_log import OpenedFile
+from recovery.write.durable import sync_below
+
+_PIECE_BYTES = 1 << 20
 
 
 class LocalStore:
@@ -127,6 +130,23 @@ class LocalStore:
             raise
         _sync_folder(os.path.dirname(path))
 
+    def send(self, key: str, source: Source, size_bytes: int) -> None:
+        """Write a file piece by piece, replacing what is there; `sync` brings it to disk."""
+        path = self._path(key)
+        pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
+        temporary = self._write_temporary(path, _exactly(pieces, size_bytes), is_synced=False)
+        try:
+            _take_rights(temporary, path)
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+
+    def sync(self) -> None:
+        """Bring the whole folder to disk."""
+        if os.path.isdir(self._root):
+            sync_below(self._root)
+
     def remove(self, key: str) -> None:
         """Remove a file."""
         path = self._path(key)
@@ -134,7 +154,7 @@ class LocalStore:
         os.unlink(path)
         _sync_folder(os.path.dirname(path))
 
-    def _write_temporary(self, path: str, data: bytes | Iterable[bytes]) -> str:
+    def _write_temporary(self, path: str, data: bytes | Iterable[bytes], *, is_synced: bool = True) -> str:
         self._refuse_outside(path)
         os.makedirs(os.path.realpath(os.path.dirname(path)), exist_ok=True)
         parent, name = os.path.split(path)
@@ -143,7 +163,8 @@ class LocalStore:
             with naming(path), open(temporary, "xb") as file:
                 file.writelines([data] if isinstance(data, bytes) else data)
                 file.flush()
-                os.fsync(file.fileno())
+                if is_synced:
+                    os.fsync(file.fileno())
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
@@ -163,6 +184,16 @@ class LocalStore:
         if key.startswith("/") or ".." in key.split("/") or "\0" in key:
             raise OSError(errno.EINVAL, f"the key leads out of {self._root}", key)
         return os.path.join(self._root, key) if key else self._root
+
+
+def _exactly(pieces: Iterable[bytes], size_bytes: int) -> Iterator[bytes]:
+    """Yield *pieces*, which must have so many bytes."""
+    left = size_bytes
+    for piece in pieces:
+        left -= len(piece)
+        yield piece
+    if left:
+        raise OSError(errno.EIO, f"{size_bytes - left} bytes were sent, and not {size_bytes}")
 
 
 def _version(status: os.stat_result) -> str:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
-from recovery.archive.stores.store import Level
+from recovery.archive.stores.store import Level, Source
 from recovery.errors import UsageError, WorkerError
 from recovery.extras import ARCHIVE, needed_for
 from recovery.threads import MORE_THREADS, PoolAhead
@@ -41,6 +41,10 @@ LISTING_WAITS_S = (0.2, 1.0, 5.0)
 """How long to wait before a broken listing is begun anew."""
 LISTING_SECONDS = 60.0
 """After this time it is not begun anew."""
+_LEAST_PART_BYTES = 8 << 20
+_MOST_PARTS = 9_000
+"""Of one object: S3 takes 10,000."""
+_PARTS_AHEAD = 4
 _S3_NAMES = {"s3a": "s3", "gcs": "gs", "azure": "az"}
 _PROFILE_KEYS = {
     "aws_access_key_id": "access_key_id",
@@ -146,6 +150,38 @@ class ObjectStore:
             with _errors(self._url, key):
                 obstore.put(self._client, key, whole)
 
+    def send(self, key: str, source: Source, size_bytes: int) -> None:
+        """Write an object in parts, a few of which are in memory; it is there once the last one is."""
+        import obstore
+
+        part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
+        if size_bytes <= part_bytes:
+            data = b"".join(iter(lambda: source.read(part_bytes), b""))
+            if len(data) != size_bytes:
+                raise OSError(
+                    errno.EIO, f"not the {size_bytes} bytes that were to be sent", f"{self._url}/{key}"
+                )
+            with _errors(self._url, key):
+                obstore.put(self._client, key, data, use_multipart=False)
+            return
+        pieces = _Pieces(source, part_bytes)
+        try:
+            with _errors(self._url, key):
+                obstore.put(
+                    self._client,
+                    key,
+                    pieces,
+                    use_multipart=True,
+                    chunk_size=part_bytes,
+                    max_concurrency=_PARTS_AHEAD,
+                )
+        finally:
+            if pieces.error is not None:
+                raise pieces.error
+
+    def sync(self) -> None:
+        """Do nothing: what a bucket has taken it keeps."""
+
     def remove(self, key: str) -> None:
         """Remove an object."""
         import obstore
@@ -176,6 +212,28 @@ class ObjectStore:
 
         with _errors(self._url, key):
             return obstore.get_range(self._client, key, start=start, end=end)
+
+
+class _Pieces:
+    """The bytes of a source, piece by piece; keeps the error that ended them, which the library reports as its own."""
+
+    def __init__(self, source: Source, piece_bytes: int) -> None:
+        self._source = source
+        self._piece_bytes = piece_bytes
+        self.error: BaseException | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            piece = self._source.read(self._piece_bytes)
+        except BaseException as error:
+            self.error = error
+            raise
+        if not piece:
+            raise StopIteration
+        return piece
 
 
 def _collect(pieces: Iterable[bytes], whole: IO[bytes]) -> None:

@@ -69,3 +69,31 @@ class Store(Protocol):
     def remove(self, key: str) -> None:
         """Remove an object."""
         ...
+
+
+class Source(Protocol):
+    """What is sent to a store: read once, from its beginning."""
+
+    def read(self, size_bytes: int, /) -> bytes:
+        """Return the next bytes, at most so many; none at the end.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        ...
+
+
+class OutputStore(Store, Protocol):
+    """A store that takes objects of any size."""
+
+    def send(self, key: str, source: Source, size_bytes: int) -> None:
+        """Write an object of *size_bytes*, whole or not at all, replacing what is there, without holding it in memory.
+
+        Raises:
+            OSError: of the source, or of the store. Nothing new has the key then.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Wait until all that was sent outlives a loss of power."""
+        ...

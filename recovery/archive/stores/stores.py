@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from recovery.archive.stores.store import Store
+from recovery.archive.stores.store import OutputStore, Store
 from recovery.errors import UsageError
 from recovery.read.file_system import absolute
 
@@ -52,7 +52,7 @@ def beside(url: str, suffix: str) -> str:
     return own + suffix
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str) -> OutputStore:
     """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
 
     Raises:

@@ -1,0 +1,90 @@
+"""`kafka-log-recovery archive copy`: log dirs as they are, to a folder or a bucket."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from recovery.cli.arguments import (
+    add_log_dir_arguments,
+    add_thread_argument,
+    byte_rate,
+    log_dirs_of,
+    properties_of,
+)
+from recovery.cli.session import print_result, watched_signals
+
+if TYPE_CHECKING:
+    from recovery.archive.copy.options import CopyOptions
+
+_EPILOG = """\
+exit codes:
+  0  all is copied
+  1  usage error, or the output cannot be written
+  3  a broker or a recovery is running on a log dir
+  4  some files could not be read, or not whole; all others are copied
+  130, 143  interrupted; start again to resume
+"""
+
+
+def add_action(actions: argparse._SubParsersAction[Any]) -> None:
+    """Add the command to those of `archive`."""
+    parser = actions.add_parser(
+        "copy",
+        help="copy log dirs to a folder or a bucket, as far as they can be read",
+        description="Copy the log dirs of a stopped broker to a folder or a bucket: off a dying disk, or before "
+        "anything is tried. Nothing in them is changed. Started again it sends only what is new or changed.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_log_dir_arguments(parser, "copy")
+    parser.add_argument("--output", metavar="URL", required=True, help="path or URL of the copy")
+    parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
+    parser.add_argument(
+        "--partition", metavar="TOPIC-N", action="append", default=[], help="only this partition"
+    )
+    parser.add_argument("--restart", action="store_true", help="send everything, whatever is there")
+    settings = parser.add_argument_group("settings")
+    settings.add_argument(
+        "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
+    )
+    add_thread_argument(settings)
+    settings.add_argument(
+        "--max-bytes-per-second",
+        metavar="N",
+        type=byte_rate,
+        help="read at most this many bytes a second; k, M and G are powers of 1024",
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    with watched_signals() as signals:
+        from recovery.archive.copy.run import copy
+        from recovery.stop_request import StopRequest
+
+        stop = StopRequest()
+        signals.forward_to(stop)
+        report = copy(_options(arguments), stop=stop)
+        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+    return report.exit_code
+
+
+def _options(arguments: argparse.Namespace) -> CopyOptions:
+    from recovery.archive.copy.options import CopyOptions
+
+    log_dirs = log_dirs_of(arguments)
+    return CopyOptions(
+        output=arguments.output,
+        log_dirs=None if log_dirs is None else tuple(log_dirs),
+        config=properties_of(arguments).values,
+        topics=tuple(arguments.topic),
+        partitions=tuple(arguments.partition),
+        threads=arguments.threads,
+        max_bytes_per_second=arguments.max_bytes_per_second,
+        restart=arguments.restart,
+    )

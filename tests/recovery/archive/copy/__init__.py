@@ -1,0 +1,1 @@
+"""Log dirs copied as they are."""
