@@ -118,9 +118,9 @@ def measured_survey(store: MadeUpStore, layout: Layout) -> dict[str, float]:
 
 def measured_read_plan(store: MadeUpStore, layout: Layout) -> dict[str, float]:
     """Plan the reading of all records; return counts and CPU seconds."""
+    from recovery.archive.records.read_options import ReadOptions
     from recovery.archive.records.read_plan import plan_reads
     from recovery.archive.records.read_request import ReadRequest, Selection
-    from recovery.archive.records.record_columns import ReadOptions
     from recovery.spark.data_source import Task
 
     wanted = ReadRequest(

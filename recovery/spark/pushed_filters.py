@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import datasource
 from pyspark.sql.datasource import Filter
 
+from recovery.archive.records.read_options import ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OFFSETS = frozenset({"offset", "base_offset", "last_offset"})

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
-from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, LATEST
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import TASK_BYTES, TASK_SEGMENTS, Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.errors import UsageError
 from recovery.spark import kafka_options

@@ -28,9 +28,9 @@ from typing import Any
 
 import numpy as np
 
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.errors import RecoveryError
 from segfmt import byte_layout
 from segfmt.errors import FormatError

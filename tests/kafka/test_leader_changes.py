@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recovery.archive.records.read_request import ReadOptions
+from recovery.archive.records.read_options import ReadOptions
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from tests.brokers.leader_changes import CLEAN, UNCLEAN, make_leader_changes
 from tests.brokers.tiered_broker import TieredArchive

@@ -14,8 +14,9 @@ from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.archive_reader import read_task
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import ReadOptions
 from recovery.archive.records.read_plan import plan_reads
-from recovery.archive.records.read_request import ReadOptions, ReadRequest, Selection
+from recovery.archive.records.read_request import ReadRequest, Selection
 from recovery.archive.records.record_schema import Include, column_called, columns_of
 from recovery.archive.stores.stores import open_store
 

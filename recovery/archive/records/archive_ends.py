@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.records.broker_view import BrokerView
-from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.log_tails import Identity, LogTails, Tail
 from recovery.archive.records.offset_limits import Incarnation
 from recovery.archive.records.offset_range import NOTHING
 from recovery.archive.records.partition_plans import planned_partitions
 from recovery.archive.records.planned_partition import PlannedPartition
+from recovery.archive.records.read_options import Corrupt
 from recovery.archive.records.read_request import ReadRequest, Selection
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store

@@ -16,10 +16,11 @@ from recovery.archive.layouts.layouts import make_layout
 from recovery.archive.records.arrow_rows import ArrowRows
 from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.batch_heads import Fault
-from recovery.archive.records.damage import Corrupt, DamageReport, LeftOut, MissingOffsets
+from recovery.archive.records.damage import DamageReport, LeftOut, MissingOffsets
 from recovery.archive.records.foreign_logs import is_foreign
 from recovery.archive.records.history_seams import HistorySeams
 from recovery.archive.records.log_tails import LogTails
+from recovery.archive.records.read_options import Corrupt
 from recovery.archive.records.read_request import PlannedSegment, ReadRequest, SegmentRun
 from recovery.archive.records.record_columns import SegmentView, damage_report, read_segment
 from recovery.archive.records.record_schema import Include

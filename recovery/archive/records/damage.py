@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,23 +10,13 @@ import pyarrow as pa
 
 from recovery.archive.records.arrow_rows import ArrowRows
 from recovery.archive.records.batch_heads import BatchHeads, Fault
+from recovery.archive.records.read_options import Corrupt
 from recovery.check.finding import REMEDIES, Rule
 from recovery.errors import DamagedSegmentError
 
 _READ_ON = (
     "corrupt=skip leaves it out and counts it, corrupt=include makes rows of it, with the reason in `fault`"
 )
-
-
-class Corrupt(enum.Enum):
-    """How to treat records that cannot be read, or are not to be trusted; the value is the option's."""
-
-    FAIL = "fail"
-    """An error that names the object, the position, the rule and the remedy."""
-    SKIP = "skip"
-    """They are left out; each batch is reported to `on_left_out`."""
-    INCLUDE = "include"
-    """They are rows with `fault` set; what cannot be read is one row with null key and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from recovery.archive.records.archive_reader import read_task
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
 from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.offset_limits import (
     EARLIEST,
@@ -23,8 +23,8 @@ from recovery.archive.records.offset_limits import (
     TopicPartition,
     meant_id,
 )
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.errors import UsageError

@@ -18,11 +18,11 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import Walked
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.broker_view import BrokerView, LocalLog, RemoteLog
-from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.log_starts import copied_log_start
 from recovery.archive.records.log_tails import LogTails
 from recovery.archive.records.offset_range import OffsetLookup
 from recovery.archive.records.planned_faults import PlannedFault, planned_fault
+from recovery.archive.records.read_options import Corrupt
 from recovery.archive.records.read_request import (
     MOST_EARLIER,
     OffsetRange,

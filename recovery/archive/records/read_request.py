@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Self, overload
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.offset_limits import OffsetLimits, TopicPartition
-from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.records.read_options import ReadOptions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
 from recovery.archive.stores.segment_table import SegmentTable
 from segfmt.checkpoint import LeaderEpochEntry

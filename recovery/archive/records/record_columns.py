@@ -19,12 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from native.record_rows import MIN_RECORD_BYTES
-from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES, BadStretch, BatchWindow, LogWindows
+from recovery.archive.layouts.log_windows import BadStretch, BatchWindow, LogWindows
 from recovery.archive.records.aborted_txns import are_transactional
 from recovery.archive.records.arrow_rows import ArrowRows
 from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.batch_heads import CHECKSUM_FAULT, BatchHeads, Fault, Flags
-from recovery.archive.records.damage import Corrupt, DamageReport, LeftOut, MissingOffsets
+from recovery.archive.records.damage import DamageReport, LeftOut, MissingOffsets
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.record_schema import Include, column_called
 from recovery.archive.records.record_units import MOST_HEADERS, BadBatch, ListedRecords, open_batches
 from recovery.read.opened_log import OpenedLog
@@ -62,33 +63,6 @@ class SegmentView:
     is_last: bool = False
     transactions: SegmentTransactions | None = None
     last_stable_offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
-    """What to read of segments.
-
-    Attributes:
-        corrupt: for records; batches are always listed, with their faults.
-        lost: for offsets that are missing; None: as `corrupt`.
-        is_committed: leave out what a consumer with isolation.level=read_committed does not see.
-        has_control_records: include the records of control batches, which no consumer sees.
-        lowest_offset, highest_offset: records with other offsets are left out, as are batches with none of these.
-        lowest_timestamp_ms, highest_timestamp_ms: the same for the timestamps of records, and the greatest timestamps
-            of batches. With either, records and batches without a timestamp are left out.
-        most_batch_bytes: a larger batch, stored or decompressed, counts as one that cannot be read.
-    """
-
-    include: Include = Include.RECORDS
-    corrupt: Corrupt = Corrupt.FAIL
-    lost: Corrupt | None = None
-    is_committed: bool = False
-    has_control_records: bool = False
-    lowest_offset: int | None = None
-    highest_offset: int | None = None
-    lowest_timestamp_ms: int | None = None
-    highest_timestamp_ms: int | None = None
-    most_batch_bytes: int = MOST_BATCH_BYTES
 
 
 def damage_report(

@@ -14,8 +14,8 @@ import pytest
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
 from recovery.archive.layouts.holed_log import ChunkError, HoledLog
 from recovery.archive.layouts.log_windows import BadStretch, BatchWindow, LogWindows
-from recovery.archive.records.damage import Corrupt, LeftOut
-from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.check.finding import REMEDIES, Finding
 from recovery.errors import DamagedSegmentError, UsageError

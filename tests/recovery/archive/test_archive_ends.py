@@ -10,8 +10,8 @@ import pytest
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.archive_ends import ArchiveEnds
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.read_options import ReadOptions
 from recovery.archive.records.read_request import ReadRequest, Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.stores import open_store
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.archives import LOG, batch_positions, made_copies, write_archive

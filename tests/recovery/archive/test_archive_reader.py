@@ -13,10 +13,10 @@ import pytest
 
 from recovery.archive.layouts.tiered_layout import LocalTieredLayout
 from recovery.archive.records import planned_partition
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_plan import plan_reads
 from recovery.archive.records.read_request import ReadRequest, Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject

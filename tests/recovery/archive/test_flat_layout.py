@@ -9,7 +9,7 @@ import pytest
 from recovery.archive.inventory.run import inventory
 from recovery.archive.layouts.layouts import LAYOUTS, layout_of
 from recovery.archive.options import ArchiveOptions
-from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.records.read_options import ReadOptions
 from recovery.archive.stores.stores import open_store
 from recovery.cli.main import main
 from tests.logs.archives import EPOCHS, SegmentCopy, made_copies, write_archive

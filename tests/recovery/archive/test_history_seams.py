@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from recovery.archive.records.damage import Corrupt, LeftOut
-from recovery.archive.records.read_request import ReadOptions, Selection
+from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import Corrupt, ReadOptions
+from recovery.archive.records.read_request import Selection
 from recovery.errors import DamagedSegmentError
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.kafka_uuid import format_uuid

@@ -10,9 +10,9 @@ import pytest
 
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.read_options import ReadOptions
 from recovery.archive.records.read_plan import plan_reads
 from recovery.archive.records.read_request import ReadRequest, Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.stores import open_store
 from recovery.errors import UsageError
 from segfmt.partition_metadata import read_partition_metadata

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.errors import DamagedSegmentError
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 from segfmt.kafka_uuid import read_uuid

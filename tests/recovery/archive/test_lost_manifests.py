@@ -9,10 +9,10 @@ import pytest
 
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.archive_ends import ArchiveEnds
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
 from recovery.archive.records.offset_limits import OffsetLimits
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import ReadRequest, Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.stores import open_store
 from recovery.errors import DamagedSegmentError
 from tests.logs.archives import MANIFEST, WrittenArchive, made_copies, metadata_records, write_archive

@@ -12,9 +12,10 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
 from recovery.archive.records.offset_limits import OffsetLimits
-from recovery.archive.records.read_request import ReadOptions, Selection
+from recovery.archive.records.read_options import Corrupt, ReadOptions
+from recovery.archive.records.read_request import Selection
 from recovery.errors import DamagedSegmentError
 from segfmt import byte_layout
 from tests.logs.archives import (

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, LATEST, OffsetLimits
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.local_store import LocalStore
 from recovery.errors import UsageError
 from recovery.read.opened_log import OpenedLog

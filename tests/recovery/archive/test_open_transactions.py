@@ -19,9 +19,8 @@ import numpy as np
 import pytest
 
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.records.damage import Corrupt
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.errors import DamagedSegmentError
 from segfmt import byte_layout
 from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
-from recovery.archive.records.damage import Corrupt, LeftOut
-from recovery.archive.records.record_columns import ReadOptions, SegmentView, read_segment
+from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import Corrupt, ReadOptions
+from recovery.archive.records.record_columns import SegmentView, read_segment
 from recovery.archive.records.record_schema import Include
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt.compression import Codec, compress

@@ -18,9 +18,9 @@ import pytest
 from native.batch_headers import HEADER_ROW_DTYPE
 from native.crc32c import crc32c_of_bytes
 from recovery.archive.records.batch_faults import BatchFaults
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt import byte_layout

@@ -18,9 +18,8 @@ import numpy as np
 import pytest
 
 from recovery.archive.records import run_transactions
-from recovery.archive.records.damage import Corrupt
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.errors import DamagedSegmentError
 from segfmt import byte_layout
 from segfmt.transaction_index import ENTRY_BYTES, Entries

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.damage import LeftOut
 from recovery.archive.records.partition_plans import MOST_READINGS_AGAIN
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.store import Level
 from recovery.errors import DamagedSegmentError, UsageError

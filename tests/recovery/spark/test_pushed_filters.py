@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import datasource
 
+from recovery.archive.records.read_options import ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.errors import DamagedSegmentError
 from recovery.spark.pushed_filters import narrowed
 from tests.brokers.tiered_broker import TieredArchive

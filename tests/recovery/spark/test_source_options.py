@@ -8,10 +8,9 @@ import pytest
 from pyspark.sql import datasource
 from pyspark.sql.types import ArrayType, BinaryType, LongType, StringType, StructField, StructType
 
-from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, OffsetLimits
+from recovery.archive.records.read_options import Corrupt, ReadOptions
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.errors import UsageError
