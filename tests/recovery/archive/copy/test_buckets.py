@@ -1,0 +1,98 @@
+"""Copies to a real S3 server, and back from it: objects of several parts, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.run import copy
+from recovery.archive.stores.stores import open_store
+from tests.brokers.tiered_broker import unpack_tiered
+from tests.logs.samples import unpack
+from tests.runs.command import run
+from tests.servers.s3_server import BUCKET, S3Server, in_environment
+
+pytestmark = pytest.mark.s3
+
+LARGE_BYTES = 200 << 20
+
+
+@pytest.fixture
+def served(s3_server: S3Server) -> Iterator[S3Server]:
+    with in_environment(s3_server.environment()):
+        yield s3_server
+
+
+class Ending:
+    """Bytes of which the last ones cannot be read."""
+
+    def __init__(self, left_bytes: int) -> None:
+        self.left_bytes = left_bytes
+
+    def read(self, size_bytes: int, /) -> bytes:
+        if not self.left_bytes:
+            raise OSError(errno.EIO, "a bad sector")
+        part = min(size_bytes, self.left_bytes)
+        self.left_bytes -= part
+        return bytes(part)
+
+
+def test_log_dirs_come_back_from_a_bucket(served: S3Server, tmp_path: Path) -> None:
+    archive = unpack_tiered(tmp_path)
+    config = archive.root / "server.properties"
+    url = f"s3://{BUCKET}/copy-and-back"
+    done = run("archive", "copy", "-c", config, "--output", url)
+    assert done.exit_code == 0, done.stderr
+    again = run("archive", "copy", "-c", config, "--output", url, "--format", "json")
+    assert [one["files"] for one in again.report["logDirs"]] == [0, 0]
+    before = {path.name: path.read_bytes() for path in (archive.root / "d2/untiered-0").glob("*.log")}
+    shutil.rmtree(archive.root / "d2/untiered-0")
+    back = run("archive", "restore", url, "-c", config, "--partition", "untiered-0", "--progress", "none")
+    assert back.exit_code == 0, back.stdout + back.stderr
+    assert {path.name: path.read_bytes() for path in (archive.root / "d2/untiered-0").glob("*.log")} == before
+
+
+def test_an_object_of_many_parts_takes_little_memory(served: S3Server, tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    large = next(path for path in sample.log_dirs[0].iterdir() if path.name[-2:] == "-0") / "large.bin"
+    with open(large, "wb") as file:
+        for _ in range(LARGE_BYTES >> 20):
+            file.write(os.urandom(1 << 20))
+    url = f"s3://{BUCKET}/large"
+    code = (
+        "import resource, sys; from recovery.archive.copy.options import CopyOptions;"
+        "from recovery.archive.copy.run import copy;"
+        f"report = copy(CopyOptions(output={url!r}, log_dirs=({str(sample.log_dirs[0])!r},)));"
+        "print(report.exit_code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    exit_code, peak_bytes = map(int, done.stdout.split())
+    assert exit_code == 0
+    assert peak_bytes < LARGE_BYTES
+    store = open_store(url)
+    key = f"{sample.log_dirs[0].name}/{large.parent.name}/large.bin"
+    assert store.stat(key).size_bytes == LARGE_BYTES
+    assert store.read(key, most_bytes=LARGE_BYTES) == large.read_bytes()
+
+
+@pytest.mark.parametrize("readable", [0, 5 << 20, 40 << 20])
+def test_an_object_that_cannot_be_read_is_not_there(served: S3Server, readable: int) -> None:
+    store = open_store(f"s3://{BUCKET}/broken")
+    with pytest.raises(OSError, match="a bad sector"):
+        store.send("object", Ending(readable), 64 << 20)
+    with pytest.raises(FileNotFoundError):
+        store.stat("object")
+
+
+def test_no_bucket(served: S3Server, tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    with pytest.raises(OSError, match="nosuch"):
+        copy(CopyOptions(output="s3://nosuch-bucket/x", log_dirs=(str(sample.log_dirs[0]),)))
