@@ -1,8 +1,12 @@
-"""Restores that are killed at a call, and started again: no half folder, and the same tree in the end.
+"""Restores that are killed at a call, or in which one fails, and that are started again.
+
+What must hold: no half folder; a run in which something failed says so by its exit code and names the errno; the next
+run comes to the same tree.
 
     python -m tests.faults.restores --seed 7 --most 200
+    python -m tests.faults.restores --faults --most 200
 
-A point is repeated by its name: `--only kill-after@17`.
+A point is repeated by its name: `--only kill-after@17`, `--only EIO+@29`.
 """
 
 from __future__ import annotations
@@ -21,8 +25,18 @@ from pathlib import Path
 from recovery.write.move_in import STAGE_FOLDER
 from tests import ROOT
 from tests.brokers.tiered_broker import ARCHIVE
+from tests.faults.io_faults import fault_points
 from tests.faults.kills import kill_points
-from tests.faults.shim import CONTROL_VARIABLE, Action, Call, Fault, open_control, read_trace, shim_library
+from tests.faults.shim import (
+    CONTROL_VARIABLE,
+    KILLING_ACTIONS,
+    Action,
+    Call,
+    Fault,
+    open_control,
+    read_trace,
+    shim_library,
+)
 from tests.logs.samples import unpack
 
 CHOSEN = ("plain-0", "expired-by-time-0", "stuck-copy-0")
@@ -122,8 +136,14 @@ class RestoreBench:
         self.fresh()
         before = self.folders()
         killed = self.run(fault)
-        if fault.action is not Action.FAIL and killed.returncode not in (_KILLED, 137, 0):
-            yield f"exit code {killed.returncode}: {killed.stderr[-500:]}"
+        if fault.action in KILLING_ACTIONS:
+            if killed.returncode not in (_KILLED, 137, 0):
+                yield f"exit code {killed.returncode}: {killed.stderr[-500:]}"
+        elif killed.returncode == 0:
+            if self.tree() != whole:
+                yield "exit code 0, and another tree"
+        else:
+            yield from _unsaid(fault, killed)
         for name, files in self.folders().items():
             if files not in (before.get(name), folders[name]):
                 yield f"half a folder: {name}: {files}"
@@ -138,6 +158,17 @@ class RestoreBench:
             yield "the stage is left"
 
 
+def _unsaid(fault: Fault, failed: subprocess.CompletedProcess[str]) -> Iterator[str]:
+    """Yield what a run that has failed should have said and has not."""
+    said = failed.stdout + failed.stderr
+    if failed.returncode < 0 or "an error in the tool itself" in said or "Traceback" in said:
+        yield f"exit code {failed.returncode}, and it did not expect that: {said[-1500:]}"
+    elif fault.action is Action.SHORTEN:
+        yield f"exit code {failed.returncode} for a short read or write: {said[-700:]}"
+    elif os.strerror(fault.error) not in said:
+        yield f"exit code {failed.returncode}, and the errno is not named: {said[-700:]}"
+
+
 def run_cases(bench: RestoreBench, points: Iterable[Fault]) -> list[str]:
     """Return what is wrong at any of the *points*."""
     bench.fresh()
@@ -147,9 +178,10 @@ def run_cases(bench: RestoreBench, points: Iterable[Fault]) -> list[str]:
     return [f"{point}: {problem}" for point in points for problem in bench.problems(point, whole, folders)]
 
 
-def chosen_points(bench: RestoreBench, seed: int, most: int) -> list[Fault]:
-    """Return at most so many points of a run, by *seed*."""
-    points = kill_points(bench.calls())
+def chosen_points(bench: RestoreBench, seed: int, most: int, *, is_failing: bool = False) -> list[Fault]:
+    """Return at most so many points of a run, by *seed*: kills, or calls that fail."""
+    calls = bench.calls()
+    points = fault_points(calls) if is_failing else kill_points(calls)
     return random.Random(seed).sample(points, min(most, len(points)))
 
 
@@ -159,6 +191,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--most", type=int, default=100)
     parser.add_argument("--aux", action="store_true")
+    parser.add_argument("--faults", action="store_true", help="calls that fail, not kills")
     parser.add_argument("--only")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -167,7 +200,7 @@ def main() -> int:
         points = (
             [Fault.parse(arguments.only)]
             if arguments.only
-            else chosen_points(bench, arguments.seed, arguments.most)
+            else chosen_points(bench, arguments.seed, arguments.most, is_failing=arguments.faults)
         )
         found = run_cases(bench, points)
     print("\n".join([*found, f"{len(points)} points, {len(found)} problems"]))

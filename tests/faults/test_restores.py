@@ -1,4 +1,4 @@
-"""Restores that are killed, and started again: a sample of the points; `python -m tests.faults.restores` takes more."""
+"""Restores that are killed, or fail, and are started again: a sample of the points; `python -m tests.faults.restores` takes more."""
 
 from __future__ import annotations
 
@@ -16,5 +16,15 @@ def test_a_restore_is_killed_and_started_again(ram_path: Path, is_aux: bool) -> 
     bench = RestoreBench(folder=ram_path, is_aux=is_aux)
     bench.make()
     points = chosen_points(bench, seed=18, most=12)
+    assert len(points) == 12
+    assert run_cases(bench, points) == []
+
+
+@pytest.mark.parametrize("is_aux", [False, True], ids=["full", "aux"])
+def test_a_call_of_a_restore_fails(ram_path: Path, is_aux: bool) -> None:
+    """It says so, leaves no half folder, and the next run comes to the same tree."""
+    bench = RestoreBench(folder=ram_path, is_aux=is_aux)
+    bench.make()
+    points = chosen_points(bench, seed=19, most=12, is_failing=True)
     assert len(points) == 12
     assert run_cases(bench, points) == []
