@@ -1,4 +1,4 @@
-"""Restores that are killed, or fail, and are started again: a sample of the points; `python -m tests.faults.restores` takes more."""
+"""Restores that are killed, or fail, and are started again: a sample; `python -m tests.faults.restores` takes more."""
 
 from __future__ import annotations
 
