@@ -226,6 +226,21 @@ def make_folder_like(path: str, log_dir: str) -> None:
         give(descriptor, model)
 
 
+def make_folders(path: str) -> None:
+    """Make the folder *path*, and those above it, unless it is there.
+
+    Differs: `os.makedirs` says "File exists" of a folder that it may not look at; this gives the look's own error.
+
+    Raises:
+        OSError: it cannot be made or looked at, or something else has its name.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+
+
 def remove_file(path: str) -> None:
     """Unlink *path* if it is there.
 

@@ -18,7 +18,7 @@ from recovery.errors import JournalError
 from recovery.logdir.user import give_to_owner_of
 from recovery.read.file_system import is_folder, naming, open_file
 from recovery.write import journal_format as journal_record
-from recovery.write.durable import make_folder_like, sync
+from recovery.write.durable import make_folder_like, make_folders, sync
 from recovery.write.journal_format import PREFIX, START, Document, Piece, RecordKind
 
 _CHUNK_BYTES: Final = 1 << 20  # holds the largest head
@@ -220,7 +220,7 @@ def make_folder(folder: str, log_dir: str) -> bool:
     """Make *folder* for the owner of *log_dir*; return False if it is already there."""
     if is_folder(folder):
         return False
-    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    make_folders(os.path.dirname(folder))
     make_folder_like(folder, log_dir)
     sync(os.path.dirname(folder))
     return True

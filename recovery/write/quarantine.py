@@ -37,7 +37,15 @@ from recovery.read.file_system import (
     refuse_link,
 )
 from recovery.write.digest import begins_with, look_into
-from recovery.write.durable import copy_new, make_folder_like, opened, sync, sync_all, write_fully
+from recovery.write.durable import (
+    copy_new,
+    make_folder_like,
+    make_folders,
+    opened,
+    sync,
+    sync_all,
+    write_fully,
+)
 from recovery.write.moved_contents import list_contents
 
 MANIFEST = "manifest.jsonl"
@@ -305,7 +313,7 @@ class Quarantine:
     def make_root(self) -> str:
         """Make the folder of all runs unless it is there, and return it."""
         if not is_folder(self._root):
-            os.makedirs(os.path.dirname(self._root), exist_ok=True)
+            make_folders(os.path.dirname(self._root))
             make_folder_like(self._root, self._log_dir)
             self._note_unsynced(os.path.dirname(self._root))
         return self._root

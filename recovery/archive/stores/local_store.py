@@ -14,7 +14,7 @@ from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, Source
 from recovery.read.file_system import absolute, fill, naming, open_file
 from recovery.read.opened_log import OpenedFile
-from recovery.write.durable import sync_below
+from recovery.write.durable import make_folders, sync_below
 
 _PIECE_BYTES = 1 << 20
 
@@ -156,7 +156,7 @@ class LocalStore:
 
     def _write_temporary(self, path: str, data: bytes | Iterable[bytes], *, is_synced: bool = True) -> str:
         self._refuse_outside(path)
-        os.makedirs(os.path.realpath(os.path.dirname(path)), exist_ok=True)
+        make_folders(os.path.realpath(os.path.dirname(path)))
         parent, name = os.path.split(path)
         temporary = os.path.join(parent, temporary_name(name, secrets.token_hex(8)))
         try:
