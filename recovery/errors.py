@@ -128,3 +128,10 @@ class InterruptedRecoveryError(RecoveryError):
     def signal_exit_code(self) -> int:
         """130 after SIGINT, 143 after SIGTERM."""
         return 128 + self.signal_number
+
+
+def exit_code_of(error: BaseException) -> int:
+    """Return the exit code of a process that *error* ends."""
+    if isinstance(error, InterruptedRecoveryError):
+        return error.signal_exit_code
+    return error.exit_code if isinstance(error, RecoveryError) else 1

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recovery.cli import archive, estimate, log_dirs, quarantine, recover, undo, verify, watch
-from recovery.errors import InterruptedRecoveryError, RecoveryError
+from recovery.errors import RecoveryError, exit_code_of
 from recovery.own_process import prepare_process
 from recovery.printable import printable
 from recovery.version import VERSION
@@ -64,7 +64,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return int(arguments.run(arguments))
     except RecoveryError as error:
         _complain(f"kafka-log-recovery: {error}")
-        return error.signal_exit_code if isinstance(error, InterruptedRecoveryError) else error.exit_code
+        return exit_code_of(error)
     except KeyboardInterrupt:
         _complain("kafka-log-recovery: interrupted before anything was done")
         return 130

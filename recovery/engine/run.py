@@ -21,9 +21,9 @@ from recovery.engine.inventories import list_log_dirs
 from recovery.engine.job import LogDirJob
 from recovery.engine.options import RecoverOptions
 from recovery.engine.pool import Pool, wants_processes
-from recovery.engine.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
+from recovery.engine.report import EarlierCut, LogDirReport, RecoveryReport
 from recovery.engine.resume import RunJournal
-from recovery.errors import LogDirLockedError, LogDirOfflineError, RecoveryError, UnsafeError
+from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError, exit_code_of
 from recovery.load.model import LogSettings
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
 from recovery.logdir.lock import LogDirLocks
@@ -113,8 +113,7 @@ class Engine:
         except LogDirLockedError:
             raise
         except BaseException as error:  # observers must not wait for a run that is over
-            code = error.exit_code if isinstance(error, RecoveryError) else EXIT_ERROR
-            self._notify(RunFinished(exit_code=code))
+            self._notify(RunFinished(exit_code=exit_code_of(error)))
             raise
         self._notify(RunFinished(exit_code=report.exit_code))
         if self._options.acknowledge:

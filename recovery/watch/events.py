@@ -19,6 +19,9 @@ The order a driver keeps:
       LogDirFinished | LogDirOffline
     RunFinished
 
+`archive restore` sends PartitionStarted and BytesScanned as it fetches, and both again as it checks what it has
+fetched; PartitionFinished comes once the folder is in its log dir.
+
 Where somebody else's recovery is known by its gauges alone, LogDirSampled takes the place of all from PartitionStarted
 to PartitionFinished.
 
@@ -39,7 +42,7 @@ from typing import Literal
 UNSTAMPED = -1
 """The value of both times of an event that no notifier has seen yet."""
 
-Command = Literal["recover", "verify", "archive verify", "archive recover", "watch"]
+Command = Literal["recover", "verify", "archive verify", "archive recover", "archive restore", "watch"]
 PartitionStatus = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 Handoff = Literal["clean-shutdown", "recovery-point", "none"]
 Level = Literal["info", "warning", "error"]
@@ -64,7 +67,7 @@ class RunStarted(Timed):
 
     Attributes:
         log_dirs: absolute paths, in the order configured; of an archive its URL.
-        command: the command that runs. Only `recover` sends `PartitionFinished` and what belongs to it, the others
+        command: the command that runs. `recover` and `archive restore` send `PartitionFinished`, the others
             `PartitionChecked`.
         threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers go from 0 to one less. 0: not known.
         dry_run: whether the run writes nothing.
@@ -396,6 +399,20 @@ class Remark(Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuxStateBuilt(Timed):
+    """What a broker needs to serve a tiered partition from remote storage was made, or could not be.
+
+    Attributes:
+        error: why not; empty if it was made, or would be.
+
+    Kafka: TierStateMachine.buildRemoteLogAuxState, which counts both by topic.
+    """
+
+    topic: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLost(Timed):
     """The broker that is watched cannot be seen any more; any later event says that it can. `text` says why."""
 
@@ -434,6 +451,7 @@ Event = (
     | LogDirHandedOver
     | LogDirFinished
     | LogDirOffline
+    | AuxStateBuilt
     | Remark
     | SourceLost
     | BrokerRestarted

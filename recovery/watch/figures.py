@@ -1,6 +1,7 @@
 """The figures of a recovery at one moment, as values: what `Gauges` returns and every display reads."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from recovery.watch.events import Command, PartitionStatus
@@ -21,6 +22,7 @@ DOING: dict[Command, str] = {
     "verify": "Verifying",
     "archive verify": "Verifying",
     "archive recover": "Recovering",
+    "archive restore": "Restoring",
     "watch": "Recovering",
 }
 DONE: dict[Command, str] = {
@@ -28,8 +30,15 @@ DONE: dict[Command, str] = {
     "verify": "Verified",
     "archive verify": "Verified",
     "archive recover": "Recovered",
+    "archive restore": "Restored",
     "watch": "Recovered",
 }
+OF_ARCHIVES: frozenset[Command] = frozenset(("archive verify", "archive recover"))
+"""Commands whose "log dirs" are archives: these are neither offline nor cordoned."""
+
+WRITERS: frozenset[Command] = frozenset(("recover", "archive restore"))
+"""Commands that change log dirs: a dry run writes nothing, and an interrupted run goes on when it is started again."""
+
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 LOG_STATUSES: tuple[LogStatus, ...] = (*get_args(PartitionStatus), "checked", "damaged")
 
@@ -118,6 +127,8 @@ class GaugeValues:
         seconds_without_progress: since anything but a remark was heard of the work; None if there is none.
         elapsed_seconds: since RunStarted.
         exit_code: None before the end.
+        aux_requests, aux_errors: by topic: partitions whose auxiliary state was to be built, and of these, where that
+            failed.
         is_source_gone: whether a broker that is watched cannot be seen any more.
     """
 
@@ -132,4 +143,6 @@ class GaugeValues:
     seconds_without_progress: float | None
     elapsed_seconds: float
     exit_code: int | None
+    aux_requests: Mapping[str, int] = field(default_factory=dict)
+    aux_errors: Mapping[str, int] = field(default_factory=dict)
     is_source_gone: bool = False

@@ -15,10 +15,12 @@ No clock is read here. Every time comes with an event or as an argument, so a re
 Kafka: LogManager.loadLogs, addLogRecoveryMetrics, removeLogRecoveryMetrics; LogLoader.recoverLog.
 """
 
+from collections import Counter
 from threading import Lock
 from typing import assert_never
 
 from recovery.watch.events import (
+    AuxStateBuilt,
     BrokerRestarted,
     BytesScanned,
     Command,
@@ -77,6 +79,8 @@ class Gauges:
         self._last_progress_ms: int | None = None
         self._moved_s = 0.0
         self._exit_code: int | None = None
+        self._aux_requests: Counter[str] = Counter()
+        self._aux_errors: Counter[str] = Counter()
         self._is_source_gone = False
 
     def __call__(self, event: Event) -> None:
@@ -135,6 +139,9 @@ class Gauges:
                 self._log_dir(event.log_dir).finish()
             case LogDirOffline():
                 self._log_dir(event.log_dir).go_offline(is_shown=self._shows_unlisted)
+            case AuxStateBuilt():
+                self._aux_requests[event.topic] += 1
+                self._aux_errors[event.topic] += bool(event.error)
             case BrokerRestarted():  # what the old process had done is nobody's progress
                 self._state = "waiting"
                 self._log_dirs = {}
@@ -169,7 +176,7 @@ class Gauges:
         self._threads_per_dir = event.threads_per_dir
         self._started_ms = event.now_ms
         self._started_s = event.monotonic_s
-        knows_cordons = event.command in ("recover", "verify")
+        knows_cordons = event.command in ("recover", "verify", "archive restore")
         for log_dir in event.log_dirs:
             is_cordoned = log_dir in event.cordoned_log_dirs
             self._log_dir(log_dir).is_cordoned = is_cordoned if knows_cordons else None
@@ -203,6 +210,8 @@ class Gauges:
             else None,
             elapsed_seconds=0.0 if self._started_s is None else until_s - self._started_s,
             exit_code=self._exit_code,
+            aux_requests=dict(self._aux_requests),
+            aux_errors=dict(self._aux_errors),
             is_source_gone=self._is_source_gone,
         )
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recovery.watch.events import (
+    AuxStateBuilt,
     BrokerRestarted,
     BytesScanned,
     Command,
@@ -146,6 +147,7 @@ class KafkaLines:
                 | SegmentsLeft()
                 | LogDirSampled()
                 | LogDirFinished()
+                | AuxStateBuilt()
             ):
                 pass  # Kafka has no lines for these
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal, Protocol, TextIO, get_args
 
-from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
+from recovery.errors import UsageError, exit_code_of
 from recovery.watch.events import Event, Level, Observer, RunFinished
 from recovery.watch.figures import Source
 from recovery.watch.gauges import Gauges
@@ -110,10 +110,7 @@ def _told_of_errors(gauges: Gauges) -> Iterator[None]:
         yield
     except BaseException as error:
         if gauges.values().exit_code is None:
-            code = error.exit_code if isinstance(error, RecoveryError) else 1
-            if isinstance(error, InterruptedRecoveryError):
-                code = error.signal_exit_code
-            Notifier([gauges])(RunFinished(exit_code=code))
+            Notifier([gauges])(RunFinished(exit_code=exit_code_of(error)))
         raise
 
 

@@ -14,7 +14,16 @@ from rich.text import Text
 
 from recovery.printable import printable
 from recovery.quantity import bytes_text, duration_text, rate_text
-from recovery.watch.figures import DOING, DONE, GaugeValues, LogDirValues, LogStatus, RunState
+from recovery.watch.figures import (
+    DOING,
+    DONE,
+    OF_ARCHIVES,
+    WRITERS,
+    GaugeValues,
+    LogDirValues,
+    LogStatus,
+    RunState,
+)
 
 SEGMENTS_MIN_WIDTH = 112
 BYTES_MIN_WIDTH = 92
@@ -75,7 +84,7 @@ def view(values: GaugeValues, width: int, height: int) -> RenderableType:
 
 def _title(values: GaugeValues) -> Text:
     style = _STYLES[values.state]
-    is_dry = values.dry_run and values.command == "recover"
+    is_dry = values.dry_run and values.command in WRITERS
     text = Text(_heading(values, is_dry=is_dry), style=style)
     if is_dry:
         text.append(" (dry run: nothing is written)", style="not bold cyan")
@@ -104,13 +113,13 @@ def _heading(values: GaugeValues, *, is_dry: bool) -> str:
         case "incomplete":
             heading = f"{DONE[values.command]} in part:"
         case "interrupted":
-            heading = f"Interrupted{' (start again to resume)' if values.command == 'recover' else ''}:"
+            heading = f"Interrupted{' (start again to resume)' if values.command in WRITERS else ''}:"
         case "failed":
             heading = "Failed:"
     count = len(values.log_dirs)
     if not count:
         return heading
-    noun = "archive" if values.command.startswith("archive") else "log dir"
+    noun = "archive" if values.command in OF_ARCHIVES else "log dir"
     return f"{heading} {_counted(count, noun)}"
 
 

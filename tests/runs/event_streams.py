@@ -1,6 +1,7 @@
 """Streams of events as a driver sends them, with times of their own: what the observers' tests replay."""
 
 from recovery.watch.events import (
+    AuxStateBuilt,
     BrokerRestarted,
     BytesScanned,
     CorruptionFound,
@@ -129,6 +130,28 @@ def checking(command="verify", place=A) -> list[Event]:
         log_checked("t-1", log_dir=place, segment_count=1, finding_count=2, finished_count=2, **at(0.4)),
         LogDirFinished(log_dir=place, duration_ms=400, **at(0.4)),
         RunFinished(exit_code=2, **at(0.5)),
+    ]
+
+
+def restoring() -> list[Event]:
+    """Return a restore of three partitions: one in full, one whose auxiliary state is built, one where it is not."""
+    return [
+        run_started(log_dirs=(A,), command="archive restore"),
+        Remark(text="refused: nothing of it is archived", level="error", partition="aux-1", **at(0.1)),
+        AuxStateBuilt(topic="aux", error="nothing of it is archived", **at(0.1)),
+        dir_started(bytes_total=1800),
+        log_started(recover_bytes=1800, **at(0.2)),
+        scanned(900, **at(0.3)),
+        log_started(recover_bytes=1800, **at(0.4)),
+        SegmentsLeft(log_dir=A, thread_num=0, remaining_segments=3, **at(0.4)),
+        segment_started(**at(0.4)),
+        scanned(900, **at(0.5)),
+        segment_recovered(2, **at(0.5)),
+        log_finished(**at(0.6)),
+        log_finished("aux-0", finished_count=2, **at(0.6)),
+        AuxStateBuilt(topic="aux", **at(0.6)),
+        LogDirFinished(log_dir=A, duration_ms=600, **at(0.6)),
+        RunFinished(exit_code=4, **at(0.7)),
     ]
 
 

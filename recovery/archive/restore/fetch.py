@@ -1,4 +1,4 @@
-"""One segment of an archive becomes the log of a segment in a folder that no broker looks at.
+"""One segment of an archive becomes the log of a segment.
 
 Bytes are written as they are, but for the leader epoch in batch headers where it is to be another one: no checksum
 covers it. Headers are walked on the way; checksums are compared by the recovery that follows.
@@ -6,8 +6,8 @@ covers it. Headers are walked on the way; checksums are compared by the recovery
 
 from __future__ import annotations
 
-import os
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from native.batch_headers import HeaderRows, WalkEnd, walk_headers
 from recovery.archive.layouts.layout import ArchivedFiles
 from recovery.archive.restore.source import SourceSegment
-from recovery.errors import DamagedSegmentError
-from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.errors import DamagedSegmentError, LogDirOfflineError
+from recovery.read.file_system import naming
 from recovery.read.rate_limit import RateLimit
 from recovery.read.windows import Windows
 from recovery.stop_request import StopRequest
@@ -35,39 +35,43 @@ class FetchedSegment:
 
     Attributes:
         end_offset: of its last batch that was taken; None without one.
-        first_epoch, last_epoch: leader epochs in the archive; -1 without any.
         is_cut: whether batches at its end were left to the next segment.
     """
 
-    base_offset: int
-    size_bytes: int
     end_offset: int | None
-    first_epoch: int
-    last_epoch: int
     is_cut: bool
 
 
 def fetch_segment(
     files: ArchivedFiles,
     source: SourceSegment,
-    folder: str,
+    path: str,
     *,
+    log_dir: str,
     is_renumbered: bool,
     limit: RateLimit,
     stop: StopRequest,
+    on_bytes: Callable[[int], None],
 ) -> FetchedSegment:
-    """Write the log of a segment into *folder*; it has its name once it is whole.
+    """Write the log of a segment to the new file *path*.
+
+    Args:
+        log_dir: in which *path* is.
+        on_bytes: is told how many bytes were written, window by window.
 
     Raises:
         DamagedSegmentError: bytes that are no batches, or a batch that only in part belongs to this segment.
         FormatError: its object cannot be restored.
-        OSError: reading or writing failed.
+        OSError: it cannot be read.
+        LogDirOfflineError: it cannot be written.
         InterruptedRecoveryError: *stop* was asked for.
     """
     name = log_name(source.segment.base_offset)
-    path = os.path.join(folder, name)
     fetch = _Fetch(source, name, is_renumbered=is_renumbered)
-    with closing(files.open(name)) as log, new_file(path + TEMPORARY_SUFFIX) as target:
+    with ExitStack() as stack:
+        log = stack.enter_context(closing(files.open(name)))
+        with of_log_dir(log_dir):
+            target = stack.enter_context(new_file(path))
         windows = Windows(log, name=name, limit=limit)
         for window in windows:
             stop.check()
@@ -78,12 +82,26 @@ def fetch_segment(
                     "Remedy: run archive recover, and restore its output"
                 )
             size_bytes = fetch.take(window.octets, walk.rows, window.position, walk.position)
-            write_fully(target, window.octets[:size_bytes].data)
+            with of_log_dir(log_dir), naming(path):
+                write_fully(target, window.octets[:size_bytes].data)
+            on_bytes(size_bytes)
             windows.position = walk.position
             if fetch.is_cut:
                 break
-    os.rename(path + TEMPORARY_SUFFIX, path)
     return fetch.result()
+
+
+@contextmanager
+def of_log_dir(log_dir: str) -> Iterator[None]:
+    """Let an error in the block be one of *log_dir*, in which nothing more is done, and not of the archive.
+
+    Raises:
+        LogDirOfflineError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise LogDirOfflineError(log_dir, error) from error
 
 
 class _Fetch:
@@ -91,9 +109,8 @@ class _Fetch:
         self._source = source
         self._name = name
         self._is_renumbered = is_renumbered
-        self._size_bytes = 0
         self._end_offset: int | None = None
-        self._first_epoch = self._last_epoch = -1
+        self._last_epoch = -1
         self.is_cut = False
 
     def take(
@@ -117,7 +134,6 @@ class _Fetch:
             self._note(kept)
         if self._is_renumbered:
             _renumber(octets, kept, start)
-        self._size_bytes += end - start
         return end - start
 
     def _note(self, rows: HeaderRows) -> None:
@@ -128,20 +144,11 @@ class _Fetch:
                     f"{self._name}: the leader epochs of its batches go back: it is of a log that was cut off. Remedy: "
                     "give the brokers' log dirs with --metadata"
                 )
-            if self._first_epoch < 0:
-                self._first_epoch = int(epochs[0])
             self._last_epoch = int(epochs[-1])
         self._end_offset = int(rows["last_offset"][-1])
 
     def result(self) -> FetchedSegment:
-        return FetchedSegment(
-            base_offset=self._source.segment.base_offset,
-            size_bytes=self._size_bytes,
-            end_offset=self._end_offset,
-            first_epoch=self._first_epoch,
-            last_epoch=self._last_epoch,
-            is_cut=self.is_cut,
-        )
+        return FetchedSegment(end_offset=self._end_offset, is_cut=self.is_cut)
 
 
 def _renumber(octets: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: HeaderRows, start: int) -> None:

@@ -18,7 +18,9 @@ from segfmt.kafka_uuid import format_uuid, read_uuid
 
 _DERIVED_SHARE = 200
 """Indexes take one byte for so many of a log, at most, unless their interval is below Kafka's default."""
-_DERIVED_BYTES = 64 << 10
+_SEGMENT_BYTES = 24 << 10
+"""For the small files of a segment, each in blocks of its own, and for their lines in journal and manifest."""
+_PARTITION_BYTES = 64 << 10
 """For the small files of a partition."""
 
 
@@ -46,8 +48,11 @@ class PlannedRestore:
     @property
     def needed_bytes(self) -> int:
         """Bytes on disk, at most."""
-        size_bytes = self.source.size_bytes if self.mode == "full" else 0
-        return size_bytes + size_bytes // _DERIVED_SHARE + _DERIVED_BYTES
+        if self.mode == "aux":
+            return _PARTITION_BYTES
+        size_bytes = self.source.size_bytes
+        derived_bytes = size_bytes // _DERIVED_SHARE + _SEGMENT_BYTES * len(self.source.segments)
+        return size_bytes + derived_bytes + _PARTITION_BYTES
 
     def result(self) -> RestoredPartition:
         """Return the report on it once it is restored, or would be."""

@@ -90,6 +90,7 @@ class RestoredLogDir:
         needed_bytes: at most, for what goes there.
         usable_bytes: that were free there for the broker's user; None if not known.
         quarantine: the run's folder, for `undo`; None if nothing was changed there.
+        error: the I/O error that ended the work there, None if none did.
     """
 
     log_dir: str
@@ -97,6 +98,7 @@ class RestoredLogDir:
     needed_bytes: int
     usable_bytes: int | None
     quarantine: str | None = None
+    error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -106,6 +108,7 @@ class RestoredLogDir:
             "neededBytes": self.needed_bytes,
             "usableBytes": -1 if self.usable_bytes is None else self.usable_bytes,
             "quarantine": self.quarantine,
+            "error": self.error,
         }
 
 
@@ -117,13 +120,14 @@ class RestoreReport:
     log_dirs: Sequence[RestoredLogDir]
     partitions: Sequence[RestoredPartition]
     warnings: Sequence[str] = ()
-    signal_exit_code: int | None = None
 
     @property
     def exit_code(self) -> int:
-        """0: all is there; 4: some was refused or failed; 130 or 143: interrupted."""
-        if self.signal_exit_code is not None:
-            return self.signal_exit_code
+        """0: all is there; 1: an I/O error in every log dir; 4: in some, or partitions were refused or failed."""
+        if all(one.error is not None for one in self.log_dirs):
+            return 1
+        if any(one.error is not None for one in self.log_dirs):
+            return 4
         return 4 if any(one.status in ("refused", "failed") for one in self.partitions) else 0
 
     def to_json(self) -> str:
@@ -141,8 +145,9 @@ class RestoreReport:
 
     def to_text(self) -> str:
         """Return the report as text, problems first."""
+        lines = [f"OFFLINE {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
         ordered = sorted(self.partitions, key=lambda one: one.status not in ("refused", "failed"))
-        lines = [line for one in ordered for line in one.lines(dry_run=self.dry_run)]
+        lines += [line for one in ordered for line in one.lines(dry_run=self.dry_run)]
         lines += [f"warning: {text}" for text in self.warnings]
         for log_dir in self.log_dirs:
             usable = "unknown" if log_dir.usable_bytes is None else bytes_text(log_dir.usable_bytes)

@@ -1,6 +1,6 @@
 """`archive restore`: archived partitions back in the log dirs of a stopped broker.
 
-    find -> plan -> fetch into the stage -> recover the stage -> move in
+    find -> plan -> fetch into the stages -> recover the stages -> move in
 
 The stage is a log dir of its own in each log dir (`stage`), so a broker that is started too early sees nothing of a
 partition, or all of it.
@@ -20,12 +20,14 @@ from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.remote.replicas import Replicas
+from recovery.archive.restore.log_dir_restore import LogDirRestore
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.plan import PlannedRestore, Planner, refused
+from recovery.archive.restore.progress import RestoreProgress
 from recovery.archive.restore.report import RestoredLogDir, RestoredPartition, RestoreReport
 from recovery.archive.restore.source import find_partitions
-from recovery.archive.restore.stage import Stage
-from recovery.archive.restore.target import Target
+from recovery.archive.restore.stage import staged_bytes
+from recovery.archive.restore.target import Target, TargetDir
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.partition_state import read_tiered_log
@@ -35,17 +37,16 @@ from recovery.broker.topic_configs import TopicConfigs
 from recovery.engine.api import broker_facts
 from recovery.engine.report import PartitionReport
 from recovery.engine.run import Engine
-from recovery.errors import DamagedSegmentError, InterruptedRecoveryError, UnsafeError
+from recovery.errors import InterruptedRecoveryError, UnsafeError, exit_code_of
 from recovery.load.model import LogSettings
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
-from recovery.quantity import bytes_text, count_text
+from recovery.quantity import bytes_text
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
-from recovery.watch.events import Observer, Remark
-from recovery.write.move_in import MovedIn, finish_move_in, has_intent, move_in, remove_stage, sync_stage
+from recovery.watch.events import Observer
+from recovery.write.move_in import finish_move_in, has_intent, remove_stage
 from recovery.write.quarantine import Quarantine
-from segfmt.errors import FormatError
 
 _DEFAULT_THREADS = 2
 
@@ -82,35 +83,55 @@ def restore(
             for problem in problems:
                 raise UnsafeError(f"{problem}. Nothing was changed")
         target = Target(dirs, facts, locks.offline)
-        run = _Run(options, target, tuple(observers), StopRequest() if stop is None else stop)
+        run = _Run(options, target, observers, StopRequest() if stop is None else stop)
         return run.run()
 
 
 class _Run:
     def __init__(
-        self, options: RestoreOptions, target: Target, observers: Sequence[Observer], stop: StopRequest
+        self, options: RestoreOptions, target: Target, observers: Iterable[Observer], stop: StopRequest
     ) -> None:
         self._options = options
         self._target = target
-        self._observers = observers
+        self._progress = RestoreProgress(observers)
         self._stop = stop
         self._limit = RateLimit(options.broker.max_bytes_per_second, check=stop.check)
+        self._thread_count = options.broker.threads or _DEFAULT_THREADS
         self._quarantines: dict[str, str] = {}
+        self._failures: dict[str, OSError] = {}
         self._warnings: list[str] = []
         self._now_ms = options.broker.now_ms or time.time_ns() // 1_000_000
 
     def run(self) -> RestoreReport:
+        self._progress.start(
+            [target.log_dir for target in self._target.log_dirs],
+            cordoned=[target.log_dir for target in self._target.log_dirs if target.is_cordoned],
+            threads_per_dir=self._thread_count,
+            dry_run=self._options.broker.dry_run,
+        )
+        try:
+            report = self._run()
+        except BaseException as error:
+            self._progress.finish(exit_code_of(error))
+            raise
+        self._progress.finish(report.exit_code)
+        return report
+
+    def _run(self) -> RestoreReport:
         dry_run = self._options.broker.dry_run
         self._finish_earlier()
         planned, results = self._plan()
         planned, without_room, needed = self._with_room(planned)
         results += without_room
+        for left in results:
+            self._progress.refuse(left)
         if dry_run:
-            results += [one.result() for one in planned]
-        elif planned:
+            for one in planned:
+                results.append(one.result())
+                self._progress.count_aux(one.result())
+        else:
             results += self._restore(planned)
-        for log_dir in [] if dry_run else self._live_dirs():
-            remove_stage(log_dir)
+            self._clear_stages()
         return RestoreReport(
             dry_run=dry_run,
             log_dirs=[
@@ -120,6 +141,7 @@ class _Run:
                     needed_bytes=needed.get(target.log_dir, 0),
                     usable_bytes=target.usable_bytes,
                     quarantine=self._quarantines.get(target.log_dir),
+                    error=self._error_of(target),
                 )
                 for target in self._target.log_dirs
             ],
@@ -127,21 +149,38 @@ class _Run:
             warnings=self._warnings,
         )
 
+    def _error_of(self, target: TargetDir) -> str | None:
+        error = self._failures.get(target.log_dir, target.error)
+        return None if error is None else str(error)
+
     def _live_dirs(self) -> list[str]:
         return [target.log_dir for target in self._target.log_dirs if target.is_live]
 
     def _finish_earlier(self) -> None:
         """Move in what an interrupted run had fetched, recovered and begun to move."""
         for log_dir in self._live_dirs():
-            if has_intent(log_dir):
-                if self._options.broker.dry_run:
-                    self._warnings.append(f"{log_dir}: an interrupted restore would be finished first")
-                else:
-                    self._note_quarantine(
-                        log_dir, finish_move_in(log_dir, partial(self._quarantine, log_dir))
-                    )
-            elif self._options.broker.restart and not self._options.broker.dry_run:
-                remove_stage(log_dir)
+            try:
+                if has_intent(log_dir):
+                    if self._options.broker.dry_run:
+                        self._warnings.append(f"{log_dir}: an interrupted restore would be finished first")
+                    else:
+                        self._note_quarantine(
+                            log_dir, finish_move_in(log_dir, partial(self._quarantine, log_dir))
+                        )
+                elif self._options.broker.restart and not self._options.broker.dry_run:
+                    remove_stage(log_dir)
+            except OSError as error:
+                self._failures[log_dir] = error
+
+    def _clear_stages(self) -> None:
+        """Remove the stages. One from which partitions are still to be moved stays, and is finished by the next run."""
+        for log_dir in self._live_dirs():
+            try:
+                if not has_intent(log_dir):
+                    remove_stage(log_dir)
+            except OSError as error:
+                if log_dir not in self._failures:
+                    self._warnings.append(f"{error}: the stage is left, which the next restore removes")
 
     def _note_quarantine(self, log_dir: str, run: str | None) -> None:
         if run is not None:
@@ -204,7 +243,8 @@ class _Run:
         kept, without = [], []
         for one in planned:
             room = usable[one.log_dir]
-            if room is None or needed[one.log_dir] <= room:
+            # What an interrupted run has staged is there already, or is removed first
+            if room is None or needed[one.log_dir] <= room + staged_bytes(one.log_dir):
                 kept.append(one)
             else:
                 reason = (
@@ -220,60 +260,49 @@ class _Run:
         by_dir: dict[str, list[PlannedRestore]] = defaultdict(list)
         for one in planned:
             by_dir[one.log_dir].append(one)
-        stages = {log_dir: Stage(log_dir) for log_dir in by_dir}
-        for log_dir, stage in stages.items():
-            stage.open(by_dir[log_dir])
-        faults = self._fetch(planned, stages)
+        restores = [
+            LogDirRestore(log_dir, partitions, progress=self._progress, stop=self._stop)
+            for log_dir, partitions in by_dir.items()
+        ]
+        for restore in restores:
+            if restore.log_dir in self._failures:
+                restore.fail(self._failures[restore.log_dir])
+            restore.open()
+        self._fetch(restores)
+        reports = self._recover(restores)
         results = []
-        for one in planned:
-            if faults[id(one)]:
-                is_failed = any(isinstance(fault, OSError) for fault in faults[id(one)])
-                result = self._failed(one, [str(fault) for fault in faults[id(one)]])
-                results.append(replace(result, status="failed" if is_failed else "refused"))
-                stages[one.log_dir].drop(one.source.name)
-        sound = [one for one in planned if not faults[id(one)]]
-        reports = self._recover([one for one in sound if one.mode == "full"], stages)
-        for log_dir, stage in stages.items():
-            mine = [one for one in sound if one.log_dir == log_dir]
-            results += self._move_in(log_dir, stage, mine, reports)
+        for restore in restores:
+            moved, run = restore.move_in(
+                reports.get(restore.log_dir, {}),
+                partial(self._quarantine, restore.log_dir),
+                needs_start_line=self._needs_start_line,
+            )
+            results += moved
+            self._note_quarantine(restore.log_dir, run)
+            if restore.failure is not None:
+                self._failures[restore.log_dir] = restore.failure
         return results
 
-    def _fetch(
-        self, planned: Sequence[PlannedRestore], stages: Mapping[str, Stage]
-    ) -> dict[int, list[Exception]]:
-        """Lay down the logs of all partitions; return what is wrong with each, by its identity."""
+    def _fetch(self, restores: Sequence[LogDirRestore]) -> None:
+        """Fetch into all log dirs side by side, so that none waits for a slow one."""
         store = self._options.archive.open()
-        faults: dict[int, list[Exception]] = {id(one): [] for one in planned}
-        count = (self._options.broker.threads or _DEFAULT_THREADS) * len(stages)
-        self._notify(f"fetching {bytes_text(sum(one.source.size_bytes for one in planned))}")
-        with ThreadPoolExecutor(count, thread_name_prefix="archive-restore") as pool:
-            pending = []
-            for one in planned:
-                stage = stages[one.log_dir]
-                stage.write_small_files(one, store)
-                sources = one.source.segments if one.mode == "full" else ()
-                fetch = partial(stage.fetch, store, one, limit=self._limit, stop=self._stop)
-                pending += [(one, pool.submit(fetch, source)) for source in sources]
-            try:
-                for one, result in pending:
-                    try:
-                        result.result()
-                    except (DamagedSegmentError, FormatError, OSError) as error:
-                        faults[id(one)].append(error)
-            except InterruptedRecoveryError:
-                pool.shutdown(cancel_futures=True)
-                raise
-        return faults
+        with ThreadPoolExecutor(max(len(restores), 1), "archive-restore-log-dir") as pool:
+            for result in [
+                pool.submit(one.fetch, store, self._limit, self._thread_count) for one in restores
+            ]:
+                result.result()
 
-    def _recover(
-        self, planned: Sequence[PlannedRestore], stages: Mapping[str, Stage]
-    ) -> dict[tuple[str, str], PartitionReport]:
+    def _recover(self, restores: Sequence[LogDirRestore]) -> dict[str, dict[str, PartitionReport]]:
         """Recover the staged logs; return the reports by log dir and folder."""
-        log_dirs = {stages[one.log_dir].staged_log_dir: one.log_dir for one in planned}
-        if not planned:
+        staged: dict[str, LogDirRestore] = {}
+        for one in restores:
+            with one.may_fail():
+                full = [planned for planned in one.sound if planned.mode == "full"]
+                if full:
+                    one.stage.write_log_starts(full)
+                    staged[one.stage.staged_log_dir] = one
+        if not staged:
             return {}
-        for log_dir, stage in stages.items():
-            stage.write_log_starts(one for one in planned if one.log_dir == log_dir)
         facts = self._target.facts
 
         def settings_of(topic: str) -> LogSettings:
@@ -283,105 +312,31 @@ class _Run:
         options = replace(
             self._options.broker, force=True, restart=True, quarantine_dir=None, handoff="clean-shutdown"
         )
-        with LogDirLocks(log_dirs) as locks:
+        observer = self._progress.of_engine({path: one.log_dir for path, one in staged.items()})
+        with LogDirLocks(staged) as locks:
             report = Engine(
-                log_dirs,
+                staged,
                 options.of_a_log_dir(),
                 replace(facts, settings_of=settings_of, problems={}, remarks=()),
                 locks,
-                observers=self._observers,
+                observers=[observer],
                 stop=self._stop,
             ).run()
         if report.signal_exit_code is not None:
             raise InterruptedRecoveryError(report.signal_exit_code - 128)
+        for log_dir in report.log_dirs:
+            if log_dir.status == "offline":
+                staged[log_dir.log_dir].fail(OSError(log_dir.error))
         return {
-            (log_dirs[one.log_dir], partition.folder): partition
-            for one in report.log_dirs
-            for partition in one.partitions
+            staged[log_dir.log_dir].log_dir: {one.folder: one for one in log_dir.partitions}
+            for log_dir in report.log_dirs
         }
 
-    def _move_in(
-        self,
-        log_dir: str,
-        stage: Stage,
-        planned: Sequence[PlannedRestore],
-        reports: Mapping[tuple[str, str], PartitionReport],
-    ) -> list[RestoredPartition]:
-        results, moved = [], []
-        for one in planned:
-            result = self._result(one, reports.get((log_dir, one.source.name)))
-            if result.status == "restored" and one.mode == "full":
-                result = replace(result, warnings=(*result.warnings, *_open_transactions(stage, one, result)))
-            results.append(result)
-            if result.status == "restored":
-                assert result.log_start_offset is not None
-                assert result.log_end_offset is not None
-                needs_line = one.mode == "aux" or self._has_start_line(one, result)
-                moved.append(
-                    MovedIn(
-                        folder=one.source.name,
-                        log_start_offset=result.log_start_offset if needs_line else None,
-                        log_end_offset=result.log_end_offset,
-                    )
-                )
-            else:
-                stage.drop(one.source.name)
-        if moved:
-            self._stop.check()
-            sync_stage(log_dir)
-            self._note_quarantine(log_dir, move_in(log_dir, moved, partial(self._quarantine, log_dir)))
-        return results
-
-    def _has_start_line(self, planned: PlannedRestore, result: RestoredPartition) -> bool:
+    def _needs_start_line(self, planned: PlannedRestore, result: RestoredPartition) -> bool:
         """Whether a broker needs the checkpoint to know where the log begins. Kafka: UnifiedLog, LogManager."""
         is_tiered = self._target.facts.settings_of(planned.source.where.topic).remote_log_enabled
         first = planned.source.segments[0].segment.base_offset if planned.source.segments else 0
-        return is_tiered or (result.log_start_offset or 0) > first
-
-    def _result(self, planned: PlannedRestore, report: PartitionReport | None) -> RestoredPartition:
-        if planned.mode == "aux":
-            return planned.result()
-        if report is None:
-            return self._failed(planned, ["it was not recovered after it was fetched"])
-        reasons = (
-            [*report.reasons] if report.cuts or report.status in ("truncated", "refused", "failed") else []
-        )
-        if reasons or report.status in ("truncated", "refused", "failed"):
-            return self._failed(planned, reasons or ["its log is damaged"])
-        expected = planned.result()
-        if expected.log_end_offset not in (None, report.log_end_offset):
-            why = f"it ends at offset {report.log_end_offset}, and should at {expected.log_end_offset}"
-            return self._failed(planned, [why])
-        return replace(
-            expected,
-            log_start_offset=report.log_start_offset
-            if planned.remote_start_offset is None
-            else planned.remote_start_offset,
-            log_end_offset=report.log_end_offset,
-            warnings=(*expected.warnings, *map(str, report.warnings)),
-        )
-
-    def _failed(self, planned: PlannedRestore, reasons: Sequence[str]) -> RestoredPartition:
-        result = refused(planned.source, planned.mode, reasons)
-        return replace(result, log_dir=planned.log_dir)
-
-    def _notify(self, text: str) -> None:
-        for observer in self._observers:
-            observer(Remark(text=text))
-
-
-def _open_transactions(stage: Stage, planned: PlannedRestore, result: RestoredPartition) -> list[str]:
-    """Return a warning if transactions are open at the log's end, which nobody will end by himself."""
-    assert result.log_end_offset is not None
-    left = stage.open_transactions(planned, result.log_end_offset)
-    if not left:
-        return []
-    producer_id, first = min(left, key=lambda one: one[1])
-    return [
-        f"{count_text(len(left), 'transaction')} open at the end of the archive, the first one of producer "
-        f"{producer_id} from offset {first} on: consumers at read_committed stop there. Remedy: once the broker runs, "
-        f"kafka-transactions.sh abort --topic {result.topic} --partition {result.partition} --start-offset {first}"
-    ]
+        return planned.mode == "aux" or is_tiered or (result.log_start_offset or 0) > first
 
 
 class _Retentions:

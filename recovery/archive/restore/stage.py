@@ -9,16 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from recovery.archive.restore.fetch import RENUMBERED_EPOCH, fetch_segment
+from recovery.archive.restore.fetch import RENUMBERED_EPOCH, fetch_segment, of_log_dir
 from recovery.archive.restore.plan import PlannedRestore
 from recovery.archive.restore.source import SourceSegment
 from recovery.archive.stores.archived import PartKind
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.errors import DamagedSegmentError
+from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.read.file_system import is_file, is_folder, read_small
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
@@ -58,7 +59,11 @@ class Stage:
         self.staged_log_dir = staged_log_dir(log_dir)
 
     def open(self, partitions: Iterable[PlannedRestore]) -> None:
-        """Make the stage, or take over what an interrupted run has left of these *partitions*."""
+        """Make the stage, or take over what an interrupted run has left of these *partitions*.
+
+        Raises:
+            OSError: it cannot be made.
+        """
         for path in (self._stage, self.staged_log_dir):
             if not is_folder(path):
                 make_folder_like(path, self._log_dir)
@@ -88,25 +93,35 @@ class Stage:
         data = encode_offset_checkpoint(dict(sorted(starts.items())))
         write_new(os.path.join(self.staged_log_dir, LOG_START_OFFSET_CHECKPOINT), data)
 
+    def has_fetched(self, planned: PlannedRestore, source: SourceSegment) -> bool:
+        """Return whether a segment's log is there, whole."""
+        return is_file(os.path.join(self._path(planned.source.name), log_name(source.segment.base_offset)))
+
     def fetch(
         self,
         store: Store,
         planned: PlannedRestore,
         source: SourceSegment,
+        *,
         limit: RateLimit,
         stop: StopRequest,
+        on_bytes: Callable[[int], None],
     ) -> None:
-        """Write one segment's log, and the producers at its end, unless an earlier run has written it.
+        """Write one segment's log, and the producers at its end. The log has its name once all is there.
 
         Raises:
-            As `fetch_segment`.
+            As `fetch_segment`, whose arguments the last ones are.
         """
-        folder = self._path(planned.source.name)
-        if is_file(os.path.join(folder, log_name(source.segment.base_offset))):
-            return
-        files = planned.source.layout.files(store, source.segment)
+        path = os.path.join(self._path(planned.source.name), log_name(source.segment.base_offset))
         fetched = fetch_segment(
-            files, source, folder, is_renumbered=planned.is_renumbered, limit=limit, stop=stop
+            planned.source.layout.files(store, source.segment),
+            source,
+            path + TEMPORARY_SUFFIX,
+            log_dir=self._log_dir,
+            is_renumbered=planned.is_renumbered,
+            limit=limit,
+            stop=stop,
+            on_bytes=on_bytes,
         )
         if source.end_offset is not None and not fetched.is_cut and fetched.end_offset != source.end_offset:
             raise DamagedSegmentError(
@@ -117,20 +132,26 @@ class Stage:
             self._write_snapshots(store, planned, source)
         elif fetched.end_offset is not None and not fetched.is_cut:
             self._write_snapshot_at_end(store, planned, source, fetched.end_offset + 1)
+        with of_log_dir(self._log_dir):
+            os.rename(path + TEMPORARY_SUFFIX, path)
 
     def write_small_files(self, planned: PlannedRestore, store: Store) -> None:
-        """Write what else a partition's folder has before its recovery; with `--aux`, all that it has."""
-        folder, source = self._path(planned.source.name), planned.source
+        """Write what else a partition's folder has before its recovery; with `--aux`, all that it has.
+
+        Raises:
+            FormatError, OSError: with `--aux`: the producers cannot be read.
+            LogDirOfflineError: it cannot be written.
+        """
+        name, source = planned.source.name, planned.source
         epochs = [(RENUMBERED_EPOCH, source.first_offset)] if planned.is_renumbered else source.epochs
         if epochs and source.segments:
-            data = encode_leader_epoch_checkpoint(epochs)
-            write_new(os.path.join(folder, LEADER_EPOCH_CHECKPOINT), data)
+            self._write(name, LEADER_EPOCH_CHECKPOINT, encode_leader_epoch_checkpoint(epochs))
         metadata = encode_partition_metadata(PartitionMetadata(topic_id=planned.topic_id))
-        write_new(os.path.join(folder, PARTITION_METADATA), metadata)
+        self._write(name, PARTITION_METADATA, metadata)
         if planned.next_offset is not None:
             self._write_snapshot_at_end(store, planned, source.segments[-1], planned.next_offset)
-            for name in (log_name, offset_index_name, time_index_name):
-                write_new(os.path.join(folder, name(planned.next_offset)), b"")
+            for file_name in (log_name, offset_index_name, time_index_name):
+                self._write(name, file_name(planned.next_offset), b"")
 
     def open_transactions(self, planned: PlannedRestore, log_end_offset: int) -> Sequence[tuple[int, int]]:
         """Return producer id and first offset of each transaction that is open at the end of a recovered log."""
@@ -155,7 +176,7 @@ class Stage:
         for stored in (*source.segment.snapshots.values(), *([] if own is None else [own])):
             with suppress(FileNotFoundError):
                 data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
-                write_new(os.path.join(self._path(planned.source.name), stored.name), data)
+                self._write(planned.source.name, stored.name, data)
 
     def _write_snapshot_at_end(
         self, store: Store, planned: PlannedRestore, source: SourceSegment, offset: int
@@ -167,7 +188,11 @@ class Stage:
             if planned.mode == "aux":
                 raise
             return
-        write_new(os.path.join(self._path(planned.source.name), snapshot_name(offset)), data)
+        self._write(planned.source.name, snapshot_name(offset), data)
+
+    def _write(self, folder: str, name: str, data: bytes) -> None:
+        with of_log_dir(self._log_dir):
+            write_new(os.path.join(self._path(folder), name), data)
 
     def _path(self, folder: str) -> str:
         return os.path.join(self.staged_log_dir, folder)
@@ -177,6 +202,16 @@ class Stage:
             return read_small(os.path.join(self._stage, folder + _ORIGIN_SUFFIX)).decode("ascii", "replace")
         except FileNotFoundError:
             return ""
+
+
+def staged_bytes(log_dir: str) -> int:
+    """Return the bytes of all files in the stage of *log_dir*, as far as they can be seen."""
+    size_bytes = 0
+    for folder, _, names in os.walk(os.path.join(log_dir, STAGE_FOLDER)):
+        for name in names:
+            with suppress(OSError):
+                size_bytes += os.lstat(os.path.join(folder, name)).st_size
+    return size_bytes
 
 
 def _origin(planned: PlannedRestore) -> str:

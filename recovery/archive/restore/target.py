@@ -12,6 +12,7 @@ from recovery.archive.restore.placement import next_log_dirs
 from recovery.broker.assignments import Assignment, Assignments, read_assignments
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.engine.run import BrokerFacts
+from recovery.errors import LogDirOfflineError
 from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
@@ -40,14 +41,20 @@ class TargetDir:
         directory_id: by its `meta.properties`, None without one.
         log_count: current and future logs in it.
         usable_bytes: None if not known.
+        error: why it is offline, None if it is not.
     """
 
     log_dir: str
     directory_id: UUID | None
-    is_live: bool
     is_cordoned: bool
     log_count: int
     usable_bytes: int | None
+    error: OSError | str | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it can be restored into."""
+        return self.error is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +81,15 @@ class Target:
     Args:
         dirs: of the broker.
         facts: of the broker.
-        offline: log dirs that cannot be locked.
+        offline: the errors of log dirs that cannot be locked.
 
     Raises:
         UsageError, FormatError, OSError: the metadata log cannot be read.
     """
 
-    def __init__(self, dirs: BrokerDirs, facts: BrokerFacts, offline: Mapping[str, object]) -> None:
+    def __init__(
+        self, dirs: BrokerDirs, facts: BrokerFacts, offline: Mapping[str, LogDirOfflineError]
+    ) -> None:
         self.dirs = dirs
         self.facts = facts
         metadata_first = tuple(dict.fromkeys((absolute(dirs.broker.metadata_log_dir), *dirs.log_dirs)))
@@ -91,7 +100,7 @@ class Target:
         )
         self.node_id = identify(metadata_first, node_id=dirs.broker.node_id).node_id
         self.log_dirs: Sequence[TargetDir] = [
-            _target_dir(path, is_live=path not in offline, is_cordoned=path in facts.cordoned_log_dirs)
+            _target_dir(path, offline.get(path), is_cordoned=path in facts.cordoned_log_dirs)
             for path in dirs.log_dirs
         ]
         self._added = dict.fromkeys(dirs.log_dirs, 0)
@@ -174,10 +183,10 @@ class Target:
         return next_log_dirs(live, counts, cordoned)[0]
 
 
-def _target_dir(log_dir: str, *, is_live: bool, is_cordoned: bool) -> TargetDir:
+def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned: bool) -> TargetDir:
     directory_id = usable = None
     count = 0
-    if is_live:
+    if offline is None:
         with suppress(OSError, FormatError):
             directory_id = read_meta_properties(
                 read_small(os.path.join(log_dir, META_PROPERTIES))
@@ -190,10 +199,10 @@ def _target_dir(log_dir: str, *, is_live: bool, is_cordoned: bool) -> TargetDir:
     return TargetDir(
         log_dir=log_dir,
         directory_id=directory_id,
-        is_live=is_live,
         is_cordoned=is_cordoned,
         log_count=count,
         usable_bytes=usable,
+        error=None if offline is None else offline.error,
     )
 
 

@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from recovery.watch.figures import GaugeValues
+from recovery.watch.figures import OF_ARCHIVES, GaugeValues
 
 _PROPERTY = re.compile(r'([^,=:"*?]+)=("(?:[^"\\\n]|\\[\\"*?n])*"|[^,=:"]*)(?:,|$)')
 _REST = re.compile(r"\*(?:,|$)")
@@ -121,7 +121,7 @@ def _beans(values: GaugeValues) -> Iterator[tuple[_Name, int]]:
         for thread_num, remaining in enumerate(log_dir.remaining_segments):
             of_thread = {"name": "remainingSegmentsToRecover"} | of_dir | {"threadNum": str(thread_num)}
             yield _bean(of_thread), remaining
-    if values.command.startswith("archive"):
+    if values.command in OF_ARCHIVES:
         return
     for one, count, states in (
         ("LogDirectoryOffline", "OfflineLogDirectoryCount", [one.is_offline for one in values.log_dirs]),

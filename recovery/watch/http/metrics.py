@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from recovery.watch.figures import LOG_STATUSES, RUN_STATES, GaugeValues, LogDirValues
+from recovery.watch.figures import LOG_STATUSES, OF_ARCHIVES, RUN_STATES, GaugeValues, LogDirValues
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 REMAINING_LOGS = "kafka_log_logmanager_remaininglogstorecover"
@@ -21,6 +21,8 @@ OFFLINE, OFFLINE_COUNT = (
 )
 CORDONED = "kafka_log_logmanager_logdirectorycordoned"
 CORDONED_COUNT = "kafka_log_logmanager_cordonedlogdirectorycount"
+AUX_REQUESTS = "kafka_server_brokertopicmetrics_buildremotelogauxstaterequests"
+AUX_ERRORS = "kafka_server_brokertopicmetrics_buildremotelogauxstateerrors"
 PREFIX = "kafka_log_recovery_"
 
 _DIR_GAUGES: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...] = (
@@ -68,6 +70,7 @@ def families(values: GaugeValues) -> Iterator[Metric]:
         yield _by_dir(CounterMetricFamily(PREFIX + name, text, labels=["dir"]), values, count_of)
     yield _finished_logs(values)
     yield from _run_families(values)
+    yield from _aux_families(values)
 
 
 def _by_dir(
@@ -102,7 +105,7 @@ def _kafka_families(values: GaugeValues) -> Iterator[Metric]:
 
 def _directory_families(values: GaugeValues) -> Iterator[Metric]:
     """Kafka: LogManager's constructor, so they are there before the logs are loaded."""
-    log_dirs = () if values.command.startswith("archive") else values.log_dirs
+    log_dirs = () if values.command in OF_ARCHIVES else values.log_dirs
     for name, count_name, word, states in (
         (OFFLINE, OFFLINE_COUNT, "offline", [log_dir.is_offline for log_dir in log_dirs]),
         (CORDONED, CORDONED_COUNT, "cordoned", [log_dir.is_cordoned for log_dir in log_dirs]),
@@ -151,6 +154,18 @@ def _run_families(values: GaugeValues) -> Iterator[Metric]:
         "When a byte was last scanned, or a log finished; for alerts on a stalled run.",
         _seconds(values.last_progress_ms),
     )
+
+
+def _aux_families(values: GaugeValues) -> Iterator[Metric]:
+    """Kafka: BrokerTopicMetrics, BuildRemoteLogAuxStateRequestsPerSec and BuildRemoteLogAuxStateErrorsPerSec."""
+    for name, what, counts in (
+        (AUX_REQUESTS, "partitions whose auxiliary state was to be built", values.aux_requests),
+        (AUX_ERRORS, "partitions whose auxiliary state could not be built", values.aux_errors),
+    ):
+        counter = CounterMetricFamily(name, f"Kafka's: {what}.", labels=["topic"])
+        for topic, count in counts.items():
+            counter.add_metric([_label(topic)], count)
+        yield counter
 
 
 def _single(name: str, text: str, value: float | None) -> Metric:

@@ -13,6 +13,7 @@ from tests.runs.event_streams import (
     dir_started,
     log_started,
     one_of_each,
+    restoring,
     run_started,
     scanned,
     segment_recovered,
@@ -156,3 +157,18 @@ def test_paths_of_any_bytes_can_be_scraped():
     found = samples(text_of(run_started(log_dirs=(odd, other)), dir_started(odd), dir_started(other)))
     assert found[LOGS, (("dir", '/data/"q"\\\n\\xff'),)] == 2
     assert found[LOGS, (("dir", '/data/"q"\\\n\\xfe'),)] == 2
+
+
+def test_auxiliary_states_are_counted_by_topic_under_a_brokers_names():
+    """Kafka: BuildRemoteLogAuxStateRequestsPerSec, BuildRemoteLogAuxStateErrorsPerSec."""
+    prefix = "kafka_server_brokertopicmetrics_buildremotelogauxstate"
+    found = samples(text_of(*restoring()))
+    assert found[f"{prefix}requests_total", (("topic", "aux"),)] == 2
+    assert found[f"{prefix}errors_total", (("topic", "aux"),)] == 1
+    assert prefix not in text_of(*one_of_each())
+
+
+def test_a_restores_log_dirs_are_a_brokers():
+    found = samples(text_of(run_started(log_dirs=(A, B), command="archive restore", cordoned_log_dirs=(B,))))
+    assert found["kafka_log_logmanager_logdirectorycordoned", (("logDirectory", B),)] == 1
+    assert found["kafka_log_logmanager_offlinelogdirectorycount", ()] == 0

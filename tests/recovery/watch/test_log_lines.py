@@ -40,6 +40,7 @@ from tests.runs.event_streams import (
     log_finished,
     log_started,
     one_of_each,
+    restoring,
     run_started,
     scanned,
     segment_started,
@@ -351,7 +352,7 @@ class TestJsonLines:
         return [json.loads(line) for line in out.getvalue().splitlines()]
 
     def test_each_event_is_an_object_with_its_fields(self):
-        stream = [*one_of_each(), *checking(), *watching()]
+        stream = [*one_of_each(), *checking(), *restoring(), *watching()]
         printed = [line for line in self.printed(*stream) if line["event"] != "Progress"]
         expected = [event for event in stream if not isinstance(event, (BytesScanned, LogDirSampled))]
         for line, event in zip(printed, expected, strict=True):

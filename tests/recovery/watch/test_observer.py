@@ -13,7 +13,7 @@ import pytest
 from recovery.watch import events
 from recovery.watch.events import UNSTAMPED, BytesScanned, Event, Remark
 from recovery.watch.notifier import Notifier
-from tests.runs.event_streams import START_MS, checking, one_of_each, watching
+from tests.runs.event_streams import START_MS, checking, one_of_each, restoring, watching
 
 
 def test_every_event_class_is_in_the_union_and_in_the_sample_runs():
@@ -22,12 +22,12 @@ def test_every_event_class_is_in_the_union_and_in_the_sample_runs():
         for value in vars(events).values()
         if isinstance(value, type) and issubclass(value, events.Timed) and value is not events.Timed
     }
-    sample_runs = [*one_of_each(), *checking(), *watching()]
+    sample_runs = [*one_of_each(), *checking(), *restoring(), *watching()]
     assert classes == set(typing.get_args(Event)) == {type(event) for event in sample_runs}
 
 
 @pytest.mark.parametrize(
-    "event", [*one_of_each(), *checking(), *watching()], ids=lambda event: type(event).__name__
+    "event", [*one_of_each(), *checking(), *restoring(), *watching()], ids=lambda event: type(event).__name__
 )
 def test_events_are_frozen_values_that_pickle(event):
     assert pickle.loads(pickle.dumps(event)) == event

@@ -37,6 +37,7 @@ from tests.runs.event_streams import (
     log_finished,
     log_started,
     one_of_each,
+    restoring,
     run_started,
     scanned,
     segment_recovered,
@@ -115,6 +116,16 @@ def test_a_check_is_not_called_a_recovery(command, doing, done):
     assert lines[-1] == "1 log damaged"
     interrupted = picture(*checking(command)[:-1], RunFinished(exit_code=130, **at(0.5)))
     assert interrupted[0].startswith("Interrupted: 1 ")
+
+
+def test_a_restore_is_called_one():
+    assert squeezed(picture(*restoring()[:6]))[0] == "Restoring 1 log dir, 0s so far"
+    assert squeezed(picture(*restoring()))[0].startswith("Restored in part: 1 log dir in 1s")
+    started = run_started(log_dirs=(A,), command="archive restore", dry_run=True)
+    dry = picture(started, RunFinished(exit_code=0, **at(1)))
+    assert dry[0].startswith("Checked 1 log dir (dry run: nothing is written)")
+    interrupted = picture(*restoring()[:-1], RunFinished(exit_code=143, **at(1)))
+    assert interrupted[0].startswith("Interrupted (start again to resume): 1 log dir")
 
 
 def test_eta_that_would_be_a_guess_is_a_dash():

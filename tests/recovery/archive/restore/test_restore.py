@@ -25,8 +25,7 @@ from tests.logs.samples import read_properties, tree_of, unpack
 LOST = {"plain-0": "d1", "codecs-0": "d2", "transactions-1": "d2", "stuck-copy-0": "d2"}
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> TieredArchive:
+def with_losses(tmp_path: Path) -> TieredArchive:
     """The sample, some of whose partitions have lost their disk."""
     found = unpack_tiered(tmp_path)
     for name, log_dir in LOST.items():
@@ -35,7 +34,12 @@ def archive(tmp_path: Path) -> TieredArchive:
     return found
 
 
-def restored(
+@pytest.fixture
+def archive(tmp_path: Path) -> TieredArchive:
+    return with_losses(tmp_path)
+
+
+def options_of(
     archive: TieredArchive,
     *,
     url: str | None = None,
@@ -43,19 +47,21 @@ def restored(
     metadata: bool = True,
     broker: dict[str, Any] | None = None,
     **options: Any,
-) -> RestoreReport:
+) -> RestoreOptions:
     config = read_properties((archive.root / "server.properties").read_text())
-    return restore(
-        RestoreOptions(
-            archive=ArchiveOptions(
-                url=url or str(archive.path),
-                partitions=tuple(names),
-                metadata=tuple(map(str, archive.log_dirs)) if metadata else (),
-            ),
-            broker=RecoverOptions(config=config, is_config_complete=True, **(broker or {})),
-            **options,
-        )
+    return RestoreOptions(
+        archive=ArchiveOptions(
+            url=url or str(archive.path),
+            partitions=tuple(names),
+            metadata=tuple(map(str, archive.log_dirs)) if metadata else (),
+        ),
+        broker=RecoverOptions(config=config, is_config_complete=True, **(broker or {})),
+        **options,
     )
+
+
+def restored(archive: TieredArchive, **options: Any) -> RestoreReport:
+    return restore(options_of(archive, **options))
 
 
 def one_of(report: RestoreReport, name: str) -> RestoredPartition:

@@ -1,0 +1,278 @@
+"""The part of a restore in one log dir: what goes there is fetched into its stage, and moved in once it is recovered.
+
+An I/O error of the log dir ends its part, and the other log dirs go on. An error of the archive ends a partition.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from recovery.archive.restore.plan import PlannedRestore, refused
+from recovery.archive.restore.progress import RestoreProgress
+from recovery.archive.restore.report import RestoredPartition
+from recovery.archive.restore.source import SourceSegment
+from recovery.archive.restore.stage import Stage
+from recovery.archive.stores.store import Store
+from recovery.engine.report import PartitionReport
+from recovery.errors import DamagedSegmentError, InterruptedRecoveryError, LogDirOfflineError
+from recovery.quantity import count_text
+from recovery.read.rate_limit import RateLimit
+from recovery.stop_request import StopRequest
+from recovery.write.move_in import MovedIn, OpenQuarantine, has_intent, move_in, sync_stage
+from segfmt.errors import FormatError
+
+
+class _Numbers(threading.local):
+    """The number of the calling thread among those that fetch."""
+
+    value = 0
+
+
+class LogDirRestore:
+    """What is restored into one log dir, step by step: `open`, `fetch`, (the engine), `move_in`.
+
+    Args:
+        log_dir: the log dir.
+        partitions: that go there.
+        progress: is told of each step.
+        stop: ends the work early.
+
+    Attributes:
+        stage: where they are made.
+        failure: the I/O error that ended the work in the log dir, None while there was none.
+    """
+
+    def __init__(
+        self,
+        log_dir: str,
+        partitions: Sequence[PlannedRestore],
+        *,
+        progress: RestoreProgress,
+        stop: StopRequest,
+    ) -> None:
+        self.log_dir = log_dir
+        self.stage = Stage(log_dir)
+        self.failure: OSError | None = None
+        self._partitions = partitions
+        self._progress = progress
+        self._stop = stop
+        self._faults: dict[str, list[Exception]] = {one.source.name: [] for one in partitions}
+        self._missing_segments: Mapping[str, Sequence[SourceSegment]] = {}
+        self._numbers = _Numbers()
+
+    @property
+    def sound(self) -> Sequence[PlannedRestore]:
+        """The partitions with which nothing is wrong so far."""
+        if self.failure is not None:
+            return ()
+        return [one for one in self._partitions if not self._faults[one.source.name]]
+
+    @contextmanager
+    def may_fail(self) -> Iterator[None]:
+        """Let an I/O error in the block end the work in this log dir."""
+        try:
+            yield
+        except LogDirOfflineError as error:
+            self.fail(error.error if isinstance(error.error, OSError) else OSError(str(error)))
+        except OSError as error:
+            self.fail(error)
+
+    def open(self) -> None:
+        """Make the stage, or take over what an interrupted run has left in it."""
+        missing: dict[str, Sequence[SourceSegment]] = {}
+        with self.may_fail():
+            self.stage.open(self._partitions)
+            missing = {one.source.name: self._missing(one) for one in self._partitions}
+        self._missing_segments = missing
+        bytes_to_fetch = {name: sum(one.log_bytes for one in segments) for name, segments in missing.items()}
+        self._progress.start_log_dir(self.log_dir, self._partitions, bytes_to_fetch)
+
+    def fetch(self, store: Store, limit: RateLimit, thread_count: int) -> None:
+        """Lay down the logs of all partitions.
+
+        Raises:
+            InterruptedRecoveryError: the run is to end.
+        """
+        numbers = itertools.count()
+
+        def number_thread() -> None:
+            self._numbers.value = next(numbers)
+
+        with ThreadPoolExecutor(thread_count, "archive-restore", initializer=number_thread) as pool:
+            pending = [
+                pool.submit(self._try, one, step)
+                for one in self._partitions
+                for step in self._steps(one, store, limit)
+            ]
+            try:
+                for one in pending:
+                    one.result()
+            except InterruptedRecoveryError:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def move_in(
+        self,
+        reports: Mapping[str, PartitionReport],
+        open_quarantine: OpenQuarantine,
+        *,
+        needs_start_line: Callable[[PlannedRestore, RestoredPartition], bool],
+    ) -> tuple[list[RestoredPartition], str | None]:
+        """Move what is whole into the log dir.
+
+        Args:
+            reports: of the engine, by folder.
+            needs_start_line: whether the log dir's checkpoint must say where a log begins.
+
+        Returns:
+            What became of each partition, and the run's folder in quarantine.
+
+        Raises:
+            InterruptedRecoveryError: the run is to end.
+        """
+        results = [self._checked(one, reports.get(one.source.name)) for one in self._partitions]
+        run = None
+        moved: list[MovedIn] = []
+        with self.may_fail():
+            for one, result in zip(self._partitions, results, strict=True):
+                if result.status == "restored":
+                    moved.append(_moved_in(result, has_start=needs_start_line(one, result)))
+                elif self.failure is None:
+                    self.stage.drop(one.source.name)
+            if moved:
+                self._stop.check()
+                sync_stage(self.log_dir)
+                run = move_in(self.log_dir, moved, open_quarantine)
+        if self.failure is not None:
+            reason = f"{self.failure}. {self._after_failure()}"
+            results = [
+                replace(one, status="failed", reasons=(reason,)) if one.status == "restored" else one
+                for one in results
+            ]
+        for result in results:
+            self._progress.finish_partition(result)
+        self._progress.finish_log_dir(self.log_dir, self.failure)
+        return results, run
+
+    def fail(self, error: OSError) -> None:
+        """End the work in this log dir; the first error is kept."""
+        self.failure = self.failure or error
+
+    def _missing(self, planned: PlannedRestore) -> Sequence[SourceSegment]:
+        """Return the segments that are to be fetched: what an interrupted run has fetched is there."""
+        segments = planned.source.segments if planned.mode == "full" else ()
+        return [segment for segment in segments if not self.stage.has_fetched(planned, segment)]
+
+    def _steps(self, planned: PlannedRestore, store: Store, limit: RateLimit) -> Iterator[Callable[[], None]]:
+        """Yield what there is to do for a partition; each may be done by another thread."""
+        yield partial(self.stage.write_small_files, planned, store)
+        for segment in self._missing_segments.get(planned.source.name, ()):
+            yield partial(self._fetch, planned, segment, store, limit)
+
+    def _try(self, planned: PlannedRestore, step: Callable[[], None]) -> None:
+        """Do a step; an error of the archive is a fault of the partition."""
+        if self.failure is not None:
+            return
+        with self.may_fail():
+            try:
+                step()
+            except (DamagedSegmentError, FormatError, OSError) as error:
+                self._faults[planned.source.name].append(error)
+
+    def _fetch(self, planned: PlannedRestore, segment: SourceSegment, store: Store, limit: RateLimit) -> None:
+        self._stop.check()
+        name, thread_num = planned.source.name, self._numbers.value
+        self._progress.start_segment(self.log_dir, name, thread_num)
+        self.stage.fetch(
+            store,
+            planned,
+            segment,
+            limit=limit,
+            stop=self._stop,
+            on_bytes=partial(self._progress.fetched, self.log_dir, name, thread_num),
+        )
+
+    def _checked(self, planned: PlannedRestore, report: PartitionReport | None) -> RestoredPartition:
+        """Return what becomes of a partition, `restored` also if its log dir has failed, or does now."""
+        result = planned.result()
+        faults = self._faults[planned.source.name]
+        if faults:
+            is_failed = any(isinstance(fault, OSError) for fault in faults)
+            return _left(planned, map(str, faults), status="failed" if is_failed else "refused")
+        if planned.mode == "aux" or self.failure is not None:
+            return result
+        try:
+            return self._judged(planned, result, report)
+        except OSError as error:
+            self.fail(error)
+            return result
+
+    def _judged(
+        self, planned: PlannedRestore, result: RestoredPartition, report: PartitionReport | None
+    ) -> RestoredPartition:
+        """Return what becomes of a partition whose log was recovered in the stage."""
+        if report is None:
+            return _left(planned, ["it was not recovered after it was fetched"], status="failed")
+        if report.cuts or report.status in ("truncated", "refused", "failed"):
+            return _left(planned, report.reasons or ["its log is damaged"])
+        if result.log_end_offset not in (None, report.log_end_offset):
+            why = f"it ends at offset {report.log_end_offset}, and should at {result.log_end_offset}"
+            return _left(planned, [why])
+        assert report.log_end_offset >= 0
+        is_remote = planned.remote_start_offset is not None
+        result = replace(
+            result,
+            log_start_offset=result.log_start_offset if is_remote else report.log_start_offset,
+            log_end_offset=report.log_end_offset,
+        )
+        warnings = (
+            *result.warnings,
+            *map(str, report.warnings),
+            *_open_transactions(self.stage, planned, result),
+        )
+        return replace(result, warnings=warnings)
+
+    def _after_failure(self) -> str:
+        """Return what the operator should know after an I/O error of this log dir."""
+        is_begun = True
+        with suppress(OSError):
+            is_begun = has_intent(self.log_dir)
+        left = "what is missing of it is moved in then" if is_begun else "nothing of it is in the log dir"
+        return f"Remedy: see to that disk, and start again; {left}"
+
+
+def _left(
+    planned: PlannedRestore, reasons: Iterable[str], *, status: Literal["refused", "failed"] = "refused"
+) -> RestoredPartition:
+    """Return the report on a partition that is not moved in."""
+    return replace(refused(planned.source, planned.mode, reasons), status=status, log_dir=planned.log_dir)
+
+
+def _moved_in(result: RestoredPartition, *, has_start: bool) -> MovedIn:
+    assert result.log_end_offset is not None
+    return MovedIn(
+        folder=f"{result.topic}-{result.partition}",
+        log_start_offset=result.log_start_offset if has_start else None,
+        log_end_offset=result.log_end_offset,
+    )
+
+
+def _open_transactions(stage: Stage, planned: PlannedRestore, result: RestoredPartition) -> list[str]:
+    """Return a warning if transactions are open at the log's end, which nobody will end by himself."""
+    assert result.log_end_offset is not None
+    left = stage.open_transactions(planned, result.log_end_offset)
+    if not left:
+        return []
+    producer_id, first = min(left, key=lambda one: one[1])
+    return [
+        f"{count_text(len(left), 'transaction')} open at the end of the archive, the first one of producer "
+        f"{producer_id} from offset {first} on: consumers at read_committed stop there. Remedy: once the broker runs, "
+        f"kafka-transactions.sh abort --topic {result.topic} --partition {result.partition} --start-offset {first}"
+    ]

@@ -1,0 +1,241 @@
+"""What observers are told of a restore, and what becomes of it where a log dir fails or is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from recovery.archive.restore import log_dir_restore
+from recovery.archive.restore.report import RestoreReport
+from recovery.archive.restore.run import restore
+from recovery.errors import InterruptedRecoveryError
+from recovery.stop_request import StopRequest
+from recovery.watch.events import (
+    AuxStateBuilt,
+    BytesScanned,
+    Event,
+    LogDirFinished,
+    LogDirOffline,
+    LogDirStarted,
+    Observer,
+    PartitionFinished,
+    RunFinished,
+    RunStarted,
+)
+from recovery.watch.gauges import Gauges
+from recovery.write.move_in import STAGE_FOLDER
+from tests.brokers.tiered_broker import TieredArchive
+from tests.recovery.archive.restore.test_restore import LOST, one_of, options_of, trees, with_losses
+from tests.runs.command import run
+from tests.servers.file_systems import mounting
+from tests.servers.machine import MOUNTS, needs
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> TieredArchive:
+    return with_losses(tmp_path)
+
+
+def watched(
+    archive: TieredArchive, *observers: Observer, **options: object
+) -> tuple[RestoreReport, list[Event]]:
+    events: list[Event] = []
+    report = restore(options_of(archive, **options), observers=[events.append, *observers])  # type: ignore[arg-type]  # by name
+    return report, events
+
+
+@contextmanager
+def small_disk(log_dir: Path, free_bytes: int) -> Iterator[Path]:
+    """The log dir *log_dir* on a disk of its own, with so much room."""
+    kept = log_dir.parent / f"{log_dir.name}-kept"
+    shutil.copytree(log_dir, kept)
+    used = sum(-(-path.stat().st_size // 4096) * 4096 + 4096 for path in kept.rglob("*"))
+    with mounting(log_dir, "tmpfs", f"size={used + free_bytes}"):
+        shutil.copytree(kept, log_dir, dirs_exist_ok=True)
+        yield log_dir
+
+
+def test_a_byte_counts_when_it_is_fetched_and_when_it_is_checked(archive: TieredArchive) -> None:
+    gauges = Gauges()
+    report, events = watched(archive, gauges)
+    assert report.exit_code == 0
+    size_bytes = sum(one.size_bytes for one in report.partitions)
+    begun = [event for event in events if isinstance(event, LogDirStarted)]
+    assert sorted(event.log_dir for event in begun) == [str(path) for path in archive.log_dirs]
+    assert sum(event.bytes_total for event in begun) == 2 * size_bytes
+    assert sum(event.log_count for event in begun) == len(LOST)
+    assert sum(event.scanned_bytes for event in events if isinstance(event, BytesScanned)) == 2 * size_bytes
+    (started,) = (event for event in events if isinstance(event, RunStarted))
+    assert (started.command, started.dry_run) == ("archive restore", False)
+    assert events[-1] == RunFinished(
+        exit_code=0, now_ms=events[-1].now_ms, monotonic_s=events[-1].monotonic_s
+    )
+    assert all(event.now_ms > 0 for event in events)
+    assert STAGE_FOLDER not in repr(events)
+    values = gauges.values()
+    assert values.state == "complete"
+    for log_dir in values.log_dirs:
+        assert (log_dir.finished_logs, log_dir.remaining_bytes) == (log_dir.log_count, 0)
+        assert log_dir.is_finished
+        assert log_dir.recovered_segments == log_dir.segment_count > 0
+    assert [event.duration_ms >= 0 for event in events if isinstance(event, LogDirFinished)] == [True, True]
+
+
+def test_a_partition_is_finished_once_it_is_in_its_log_dir(archive: TieredArchive) -> None:
+    seen = {}
+
+    def look(event: Event) -> None:
+        if isinstance(event, PartitionFinished):
+            seen[event.partition] = event.status, (Path(event.log_dir) / event.partition).is_dir()
+
+    assert watched(archive, look)[0].exit_code == 0
+    assert seen == dict.fromkeys(LOST, ("recovered", True))
+
+
+def test_what_is_refused_is_told(archive: TieredArchive) -> None:
+    """One before anything is written, one after it was fetched."""
+    sorted(archive.path.glob("plain-0-*/*.log"))[3].unlink()
+    path = sorted(archive.path.glob("codecs-0-*/*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    gauges = Gauges()
+    report, events = watched(archive, gauges)
+    assert report.exit_code == gauges.values().exit_code == 4
+    statuses = {event.partition: event.status for event in events if isinstance(event, PartitionFinished)}
+    assert statuses == {
+        name: "refused" if name == "codecs-0" else "recovered" for name in LOST if name != "plain-0"
+    }
+    assert "refused: " in repr([event for event in events if getattr(event, "partition", None) == "plain-0"])
+    assert sum(log_dir.truncated_bytes for log_dir in gauges.values().log_dirs) == 0
+
+
+def test_auxiliary_states_are_counted(archive: TieredArchive, tmp_path: Path) -> None:
+    report, events = watched(archive, is_aux=True, names=[name for name in LOST if name != "stuck-copy-0"])
+    built = sorted((event.topic, event.error) for event in events if isinstance(event, AuxStateBuilt))
+    assert built == [("codecs", ""), ("plain", ""), ("transactions", "")], report.to_text()
+
+
+def test_the_command_keeps_the_counts_in_the_file(archive: TieredArchive, tmp_path: Path) -> None:
+    chosen = [word for name in ("plain-0", "plain-1") for word in ("--partition", name)]
+    metadata = ",".join(map(str, archive.log_dirs))
+    config = archive.root / "server.properties"
+    textfile = tmp_path / "restore.prom"
+    done = run(
+        *("archive", "restore", archive.path, "-c", config, "--aux", "--metadata", metadata, *chosen),
+        *("--metrics-textfile", textfile, "--progress", "json"),
+    )
+    assert done.exit_code == 4  # the log of plain-1 is there
+    text = textfile.read_text()
+    prefix = "kafka_server_brokertopicmetrics_buildremotelogauxstate"
+    assert f'{prefix}requests_total{{topic="plain"}} 2.0' in text
+    assert f'{prefix}errors_total{{topic="plain"}} 1.0' in text
+    assert "kafka_log_recovery_exit_code 4.0" in text
+
+
+@needs(MOUNTS)
+def test_a_disk_that_others_fill_fails_and_the_other_log_dir_goes_on(archive: TieredArchive) -> None:
+    full = archive.log_dirs[1]
+    with small_disk(full, 16 << 20):
+        before = trees(archive)
+
+        def fill(event: Event) -> None:
+            if (
+                isinstance(event, BytesScanned)
+                and event.log_dir == str(full)
+                and not (full / "filler").exists()
+            ):
+                room = os.statvfs(full)
+                (full / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
+
+        gauges = Gauges()
+        report, events = watched(archive, fill, gauges)
+        assert report.exit_code == gauges.values().exit_code == 4
+        failed = {name for name, log_dir in LOST.items() if log_dir == "d2"}
+        for name in LOST:
+            one = one_of(report, name)
+            assert one.status == ("failed" if name in failed else "restored"), one.reasons
+            if name in failed:
+                assert os.strerror(errno.ENOSPC) in one.reasons[0]
+                assert "nothing of it is in the log dir" in one.reasons[0]
+        (error,) = (log_dir.error for log_dir in report.log_dirs if log_dir.log_dir == str(full))
+        assert os.strerror(errno.ENOSPC) in str(error)
+        assert report.to_text().startswith(f"OFFLINE {full}: ")
+        (offline,) = (event for event in events if isinstance(event, LogDirOffline))
+        assert offline.log_dir == str(full)
+        (full / "filler").unlink()
+        assert trees(archive)[1] == before[1]
+        assert not (full / STAGE_FOLDER).exists()
+        again = restore(options_of(archive))
+        assert again.exit_code == 0
+        assert {one.status for one in again.partitions} == {"restored", "unchanged"}
+
+
+@needs(MOUNTS)
+def test_what_is_staged_already_needs_no_room(archive: TieredArchive) -> None:
+    """A restore that has filled most of a disk is interrupted, and started again."""
+    disk = archive.log_dirs[1]
+    names = [name for name, log_dir in LOST.items() if log_dir == "d2"]
+    foretold = restore(options_of(archive, names=names, broker={"dry_run": True}))
+    size_bytes = sum(one.size_bytes for one in foretold.partitions)
+    needed = foretold.log_dirs[1].needed_bytes
+    with small_disk(disk, 4 * size_bytes):
+        stop, left = StopRequest(), [size_bytes // 2]
+
+        def interrupt(event: Event) -> None:
+            if isinstance(event, BytesScanned):
+                left[0] -= event.scanned_bytes
+                if left[0] < 0:
+                    stop.request(15)
+
+        options = options_of(archive, names=names)
+        with pytest.raises(InterruptedRecoveryError):
+            restore(options, observers=[interrupt], stop=stop)
+        staged = sum(path.stat().st_size for path in (disk / STAGE_FOLDER).rglob("*.log"))
+        assert staged > size_bytes // 4
+        room = os.statvfs(disk)
+        (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize - needed + staged // 2))
+        report, events = watched(archive, names=names)
+        assert (report.log_dirs[1].usable_bytes or 0) < needed
+        assert report.exit_code == 0, report.to_text()
+        fetched_and_checked = sum(event.scanned_bytes for event in events if isinstance(event, BytesScanned))
+        assert fetched_and_checked == 2 * size_bytes - staged
+
+
+def test_a_move_that_fails_is_finished_by_the_next_run(
+    archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The intent is written, and stays with the stage."""
+    real = log_dir_restore.move_in
+
+    def fail(log_dir: str, moved: object, open_quarantine: object) -> str | None:
+        if log_dir != str(archive.log_dirs[1]):
+            return real(log_dir, moved, open_quarantine)  # type: ignore[arg-type]  # handed on
+        with monkeypatch.context() as patch:
+            patch.setattr("recovery.write.move_in.finish_move_in", _no_space)
+            return real(log_dir, moved, open_quarantine)  # type: ignore[arg-type]  # handed on
+
+    monkeypatch.setattr(log_dir_restore, "move_in", fail)
+    report = restore(options_of(archive))
+    assert report.exit_code == 4
+    failed = [one for one in report.partitions if one.status == "failed"]
+    assert {f"{one.topic}-{one.partition}" for one in failed} == {
+        name for name, log_dir in LOST.items() if log_dir == "d2"
+    }
+    assert all("is moved in then" in one.reasons[0] for one in failed)
+    assert (archive.log_dirs[1] / STAGE_FOLDER / "intent.json").exists()
+    monkeypatch.undo()
+    again = restore(options_of(archive))
+    assert again.exit_code == 0
+    assert {one.status for one in again.partitions} == {"unchanged"}
+    assert not (archive.log_dirs[1] / STAGE_FOLDER).exists()
+
+
+def _no_space(*_arguments: object) -> str | None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/somewhere")
