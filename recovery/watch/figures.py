@@ -6,9 +6,27 @@ from typing import Literal, get_args
 from recovery.watch.events import Command, PartitionStatus
 
 RunState = Literal[
-    "waiting", "listing", "recovering", "verifying", "complete", "incomplete", "interrupted", "failed"
+    "waiting",
+    "listing",
+    "recovering",
+    "verifying",
+    "copying",
+    "complete",
+    "incomplete",
+    "interrupted",
+    "failed",
 ]
-"""Waiting for RunStarted; listing the log dirs; recovering or verifying; then how it ended, by the exit code."""
+"""Waiting for RunStarted; listing the log dirs; at work on them; then how it ended, by the exit code."""
+
+WORKING: dict[Command, RunState] = {
+    "recover": "recovering",
+    "verify": "verifying",
+    "archive verify": "verifying",
+    "archive recover": "recovering",
+    "archive copy": "copying",
+    "watch": "recovering",
+}
+"""The state in which a command reads its log dirs."""
 
 LogStatus = PartitionStatus | Literal["checked", "damaged"]
 """How a log ended: the status of `PartitionFinished`; for `PartitionChecked`, whether anything was found."""
@@ -21,6 +39,7 @@ DOING: dict[Command, str] = {
     "verify": "Verifying",
     "archive verify": "Verifying",
     "archive recover": "Recovering",
+    "archive copy": "Copying",
     "watch": "Recovering",
 }
 DONE: dict[Command, str] = {
@@ -28,8 +47,11 @@ DONE: dict[Command, str] = {
     "verify": "Verified",
     "archive verify": "Verified",
     "archive recover": "Recovered",
+    "archive copy": "Copied",
     "watch": "Recovered",
 }
+OF_ARCHIVES: tuple[Command, ...] = ("archive verify", "archive recover")
+"""Commands whose one log dir is an archive."""
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 LOG_STATUSES: tuple[LogStatus, ...] = (*get_args(PartitionStatus), "checked", "damaged")
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from recovery.printable import printable
 from recovery.quantity import bytes_text, duration_text, rate_text
-from recovery.watch.figures import DOING, DONE, GaugeValues, LogDirValues, LogStatus, RunState
+from recovery.watch.figures import DOING, DONE, OF_ARCHIVES, GaugeValues, LogDirValues, LogStatus, RunState
 
 SEGMENTS_MIN_WIDTH = 112
 BYTES_MIN_WIDTH = 92
@@ -27,6 +27,7 @@ _STYLES: dict[RunState, str] = {
     "listing": "bold",
     "recovering": "bold",
     "verifying": "bold",
+    "copying": "bold",
     "complete": "bold green",
     "incomplete": "bold red",
     "interrupted": "bold yellow",
@@ -97,20 +98,21 @@ def _heading(values: GaugeValues, *, is_dry: bool) -> str:
             heading = _STARTING
         case "listing":
             heading = "Listing"
-        case "recovering" | "verifying":
+        case "recovering" | "verifying" | "copying":
             heading = DOING[values.command]
         case "complete":
             heading = "Checked" if is_dry else DONE[values.command]
         case "incomplete":
             heading = f"{DONE[values.command]} in part:"
         case "interrupted":
-            heading = f"Interrupted{' (start again to resume)' if values.command == 'recover' else ''}:"
+            is_resumed = values.command in ("recover", "archive copy")
+            heading = f"Interrupted{' (start again to resume)' if is_resumed else ''}:"
         case "failed":
             heading = "Failed:"
     count = len(values.log_dirs)
     if not count:
         return heading
-    noun = "archive" if values.command.startswith("archive") else "log dir"
+    noun = "archive" if values.command in OF_ARCHIVES else "log dir"
     return f"{heading} {_counted(count, noun)}"
 
 
