@@ -42,7 +42,9 @@ from typing import Literal
 UNSTAMPED = -1
 """The value of both times of an event that no notifier has seen yet."""
 
-Command = Literal["recover", "verify", "archive verify", "archive recover", "archive restore", "watch"]
+Command = Literal[
+    "recover", "verify", "archive verify", "archive recover", "archive copy", "archive restore", "watch"
+]
 PartitionStatus = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 Handoff = Literal["clean-shutdown", "recovery-point", "none"]
 Level = Literal["info", "warning", "error"]

@@ -7,9 +7,28 @@ from typing import Literal, get_args
 from recovery.watch.events import Command, PartitionStatus
 
 RunState = Literal[
-    "waiting", "listing", "recovering", "verifying", "complete", "incomplete", "interrupted", "failed"
+    "waiting",
+    "listing",
+    "recovering",
+    "verifying",
+    "copying",
+    "complete",
+    "incomplete",
+    "interrupted",
+    "failed",
 ]
-"""Waiting for RunStarted; listing the log dirs; recovering or verifying; then how it ended, by the exit code."""
+"""Waiting for RunStarted; listing the log dirs; at work on them; then how it ended, by the exit code."""
+
+WORKING: dict[Command, RunState] = {
+    "recover": "recovering",
+    "verify": "verifying",
+    "archive verify": "verifying",
+    "archive recover": "recovering",
+    "archive copy": "copying",
+    "archive restore": "recovering",
+    "watch": "recovering",
+}
+"""The state in which a command reads its log dirs."""
 
 LogStatus = PartitionStatus | Literal["checked", "damaged"]
 """How a log ended: the status of `PartitionFinished`; for `PartitionChecked`, whether anything was found."""
@@ -22,6 +41,7 @@ DOING: dict[Command, str] = {
     "verify": "Verifying",
     "archive verify": "Verifying",
     "archive recover": "Recovering",
+    "archive copy": "Copying",
     "archive restore": "Restoring",
     "watch": "Recovering",
 }
@@ -30,6 +50,7 @@ DONE: dict[Command, str] = {
     "verify": "Verified",
     "archive verify": "Verified",
     "archive recover": "Recovered",
+    "archive copy": "Copied",
     "archive restore": "Restored",
     "watch": "Recovered",
 }
@@ -37,7 +58,10 @@ OF_ARCHIVES: frozenset[Command] = frozenset(("archive verify", "archive recover"
 """Commands whose "log dirs" are archives: these are neither offline nor cordoned."""
 
 WRITERS: frozenset[Command] = frozenset(("recover", "archive restore"))
-"""Commands that change log dirs: a dry run writes nothing, and an interrupted run goes on when it is started again."""
+"""Commands that change log dirs, but in a dry run."""
+
+RESUMED: frozenset[Command] = frozenset((*WRITERS, "archive copy"))
+"""Commands that go on where they were interrupted when they are started again."""
 
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
 LOG_STATUSES: tuple[LogStatus, ...] = (*get_args(PartitionStatus), "checked", "damaged")

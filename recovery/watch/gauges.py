@@ -45,7 +45,7 @@ from recovery.watch.events import (
     SegmentsLeft,
     SourceLost,
 )
-from recovery.watch.figures import GaugeValues, LogDirValues, RunState
+from recovery.watch.figures import WORKING, GaugeValues, LogDirValues, RunState
 from recovery.watch.log_dir_progress import LogDirProgress
 from recovery.watch.pace import Pace, Work, shared_etas
 
@@ -102,7 +102,7 @@ class Gauges:
             case RunStarted():
                 self._start(event)
             case LogDirStarted():
-                self._state = "verifying" if self._command.endswith("verify") else "recovering"
+                self._state = WORKING[self._command]
                 self._scanned.start(event.monotonic_s)
                 self._work.start(event.monotonic_s)
                 self._log_dir(event.log_dir).start(event)
@@ -206,7 +206,7 @@ class Gauges:
             started_ms=self._started_ms,
             last_progress_ms=self._last_progress_ms,
             seconds_without_progress=max(monotonic_s - self._moved_s, 0.0)
-            if self._state in ("listing", "recovering", "verifying")
+            if self._state in ("listing", *WORKING.values())
             else None,
             elapsed_seconds=0.0 if self._started_s is None else until_s - self._started_s,
             exit_code=self._exit_code,

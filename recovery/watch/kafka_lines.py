@@ -50,7 +50,7 @@ from recovery.watch.events import (
     SegmentsLeft,
     SourceLost,
 )
-from recovery.watch.figures import DOING, DONE
+from recovery.watch.figures import DOING, DONE, RESUMED
 from segfmt.filenames import format_offset
 
 Field = str | int | float | bool
@@ -155,14 +155,15 @@ class KafkaLines:
         """Kafka says nothing after a fatal error or a kill; we say how it ended."""
         fields: dict[str, Field] = {"exit_code": event.exit_code}
         duration_ms = round((event.monotonic_s - self._started_s) * 1000)
+        if event.exit_code in (130, 143):
+            then = "; start the same command again to resume" if self._command in RESUMED else ""
+            return Line(f"Interrupted{then}.", "warning", fields)
+        if event.exit_code in (1, 3) or (event.exit_code == 4 and self._command == "watch"):
+            what = "Recovery" if self._command in _OF_BROKERS else DOING[self._command]
+            return Line(f"{what} ended early.", "error", fields)
         if self._command not in _OF_BROKERS:
             level: Level = "info" if event.exit_code == 0 else "warning"
             return Line(f"{DONE[self._command]} {self._log_count} logs in {duration_ms}ms", level, fields)
-        if event.exit_code in (130, 143):
-            then = "" if self._command == "watch" else "; start the same command again to resume"
-            return Line(f"Interrupted{then}.", "warning", fields)
-        if event.exit_code in (1, 3) or (event.exit_code == 4 and self._command == "watch"):
-            return Line("Recovery ended early.", "error", fields)
         dirs = self._unclean_log_dirs
         unclean = f" (unclean log dirs = {self._listed(dirs)})" if dirs else ""
         return Line(f"Loaded {self._log_count} logs in {duration_ms}ms{unclean}", fields=fields)

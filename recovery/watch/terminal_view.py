@@ -18,6 +18,7 @@ from recovery.watch.figures import (
     DOING,
     DONE,
     OF_ARCHIVES,
+    RESUMED,
     WRITERS,
     GaugeValues,
     LogDirValues,
@@ -36,6 +37,7 @@ _STYLES: dict[RunState, str] = {
     "listing": "bold",
     "recovering": "bold",
     "verifying": "bold",
+    "copying": "bold",
     "complete": "bold green",
     "incomplete": "bold red",
     "interrupted": "bold yellow",
@@ -106,14 +108,15 @@ def _heading(values: GaugeValues, *, is_dry: bool) -> str:
             heading = _STARTING
         case "listing":
             heading = "Listing"
-        case "recovering" | "verifying":
+        case "recovering" | "verifying" | "copying":
             heading = DOING[values.command]
         case "complete":
             heading = "Checked" if is_dry else DONE[values.command]
         case "incomplete":
             heading = f"{DONE[values.command]} in part:"
         case "interrupted":
-            heading = f"Interrupted{' (start again to resume)' if values.command in WRITERS else ''}:"
+            resumes = values.command in RESUMED
+            heading = f"Interrupted{' (start again to resume)' if resumes else ''}:"
         case "failed":
             heading = "Failed:"
     count = len(values.log_dirs)

@@ -112,6 +112,7 @@ def test_run_state_is_one_of_its_names():
         "listing",
         "recovering",
         "verifying",
+        "copying",
         "complete",
         "incomplete",
         "interrupted",

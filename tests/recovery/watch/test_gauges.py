@@ -458,7 +458,12 @@ class TestChecks:
 
     @pytest.mark.parametrize(
         ("command", "state"),
-        [("verify", "verifying"), ("archive verify", "verifying"), ("archive recover", "recovering")],
+        [
+            ("verify", "verifying"),
+            ("archive verify", "verifying"),
+            ("archive recover", "recovering"),
+            ("archive copy", "copying"),
+        ],
     )
     def test_the_state_is_what_the_command_does(self, command, state):
         assert after(*checking(command)[:5]).values().state == state

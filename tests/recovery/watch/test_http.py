@@ -252,6 +252,7 @@ class TestHealth:
             ("recover", (), "listing"),
             ("recover", (dir_started(),), "recovering"),
             ("verify", (dir_started(),), "verifying"),
+            ("archive copy", (dir_started(),), "copying"),
         ],
     )
     def test_one_that_works_is_until_nothing_has_moved_for_too_long(self, served, command, events, state):

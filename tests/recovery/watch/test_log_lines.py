@@ -292,6 +292,21 @@ class TestLogLines:
         assert "Recovered 2 logs in 500ms" in printed[-1]
         assert "erif" not in "".join(printed)
 
+    @pytest.mark.parametrize(
+        ("exit_code", "last"),
+        [
+            (0, "INFO Copied 2 logs in 500ms exit_code=0"),
+            (4, "WARN Copied 2 logs in 500ms exit_code=4"),
+            (143, "WARN Interrupted; start the same command again to resume. exit_code=143"),
+            (1, "ERROR Copying ended early. exit_code=1"),
+        ],
+    )
+    def test_a_copy_says_how_it_ended(self, exit_code, last):
+        stream = [*checking("archive copy")[:-1], RunFinished(exit_code=exit_code, **at(0.5))]
+        printed = self.printed(*stream)
+        assert printed[0].endswith("INFO Copying logs in log dirs ArrayBuffer(/data/a)")
+        assert printed[-1].endswith(last)
+
     def test_progress_comes_every_ten_seconds_of_work(self):
         stream = [
             run_started(log_dirs=(A,)),

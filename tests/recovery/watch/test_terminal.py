@@ -107,6 +107,7 @@ def test_several_dirs_have_a_line_each_and_one_for_all():
         ("verify", "Verifying 1 log dir, 0s so far", "Verified 1 log dir in 1s"),
         ("archive verify", "Verifying 1 archive, 0s so far", "Verified 1 archive in 1s"),
         ("archive recover", "Recovering 1 archive, 0s so far", "Recovered 1 archive in 1s"),
+        ("archive copy", "Copying 1 log dir, 0s so far", "Copied 1 log dir in 1s"),
     ],
 )
 def test_a_check_is_not_called_a_recovery(command, doing, done):
@@ -115,7 +116,8 @@ def test_a_check_is_not_called_a_recovery(command, doing, done):
     assert lines[0].startswith(done)
     assert lines[-1] == "1 log damaged"
     interrupted = picture(*checking(command)[:-1], RunFinished(exit_code=130, **at(0.5)))
-    assert interrupted[0].startswith("Interrupted: 1 ")
+    again = " (start again to resume)" if command == "archive copy" else ""
+    assert interrupted[0].startswith(f"Interrupted{again}: 1 ")
 
 
 def test_a_restore_is_called_one():
