@@ -26,6 +26,7 @@ from recovery.archive.restore.report import RestoredLogDir, RestoredPartition, R
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import Stage
 from recovery.archive.restore.target import Target
+from recovery.archive.restore.unfinished import outdated
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.partition_state import read_tiered_log
@@ -134,12 +135,16 @@ class _Run:
         """Move in what an interrupted run had fetched, recovered and begun to move."""
         for log_dir in self._live_dirs():
             if has_intent(log_dir):
+                given_up = outdated(self._target, log_dir)
+                self._warnings += [
+                    f"{log_dir}: what an interrupted restore has made of {folder} is given up: {reason}"
+                    for folder, reason in given_up.items()
+                ]
                 if self._options.broker.dry_run:
                     self._warnings.append(f"{log_dir}: an interrupted restore would be finished first")
                 else:
-                    self._note_quarantine(
-                        log_dir, finish_move_in(log_dir, partial(self._quarantine, log_dir))
-                    )
+                    run = finish_move_in(log_dir, partial(self._quarantine, log_dir), given_up)
+                    self._note_quarantine(log_dir, run)
             elif self._options.broker.restart and not self._options.broker.dry_run:
                 remove_stage(log_dir)
 
