@@ -3,12 +3,15 @@
 They were made in a folder of that log dir that brokers pass over (`STAGE_FOLDER`), so each appears whole, by one
 rename. Before the first step the intent is written there; whoever finds it carries it out:
 
-1. An empty folder that a partition replaces goes into quarantine.
-2. The lines of all that is still to be moved enter the checkpoints, whose present files are saved.
+1. What the checkpoints say of the partitions leaves them, after their present files are saved.
+2. An empty folder that a partition replaces goes into quarantine.
 3. The folders are renamed, one by one.
-4. The account is entered in the manifest, for `undo`, and the stage is removed.
+4. Their lines enter the checkpoints.
+5. The account is entered in the manifest, for `undo`, and the stage is removed.
 
-A kill leaves a log dir that a broker can start on: lines of folders that are not there yet mean nothing to it.
+A kill leaves a log dir that a broker can start on. In no state is there a line of a log beside another log: a broker
+deletes all records of one that ends below its line in `log-start-offset-checkpoint`. A log without lines it recovers
+from its first segment. What a broker has made or written to since is left as it is.
 """
 
 from __future__ import annotations
@@ -16,22 +19,25 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from recovery.errors import UnsafeError
+from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat
 from recovery.logdir.listing import file_stat, list_files
-from recovery.plan.actions import LOG_DIR_ITSELF, PartitionPlan, SaveFile, WriteFile
-from recovery.plan.commit import Commit, plain_name
-from recovery.read.file_system import is_file, is_folder, is_there, look_at, read_small
-from recovery.write.apply import apply_partition
-from recovery.write.durable import sync, sync_below, write_new
-from recovery.write.quarantine import Quarantine
+from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, PartitionPlan, SaveFile, WriteFile
+from recovery.plan.commit import Commit, plain_name, read_state
+from recovery.plan.undo_plan import read_account
+from recovery.read.file_system import is_file, is_folder, is_there, keeps_inodes, look_at, read_small
+from recovery.write.apply import apply_partition, publish, unstage
+from recovery.write.durable import remove_file, sync, sync_below, write_new
+from recovery.write.quarantine import MOST_MANIFEST_BYTES, Quarantine, manifest_entries
 from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     read_folder_name,
@@ -45,6 +51,9 @@ _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICAT
 
 
 OpenQuarantine = Callable[[str | None, Callable[[str], None]], Quarantine]
+Lines = dict[tuple[str, int], int]
+LineChange = Callable[[str, Lines], Lines]
+"""From the name of a checkpoint and its lines to those that it is to have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,30 @@ def refuse_unfinished_restore(log_dir: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Intent:
+    """What is being moved into a log dir.
+
+    Attributes:
+        files: in the folder of each partition, as they were made; a broker may have written to them since.
+        run: name of the run's folder in quarantine, None as long as it has none.
+        commit: the last one on the log dir's checkpoints.
+    """
+
+    partitions: Sequence[MovedIn]
+    files: Mapping[str, Mapping[str, FileStat]]
+    run: str | None = None
+    commit: Commit | None = None
+
+
+def folders_to_move(log_dir: str) -> list[str]:
+    """Return the folders of the intent in the stage of *log_dir* that are not moved in yet."""
+    staged = staged_log_dir(log_dir)
+    return [
+        one.folder for one in _read_intent(log_dir).partitions if is_folder(os.path.join(staged, one.folder))
+    ]
+
+
 def move_in(
     log_dir: str,
     partitions: Sequence[MovedIn],
@@ -95,36 +128,149 @@ def move_in(
         The run's folder in quarantine.
 
     Raises:
+        UnsafeError: a folder with records is in the way; nothing was changed.
         OSError: the next run finishes it.
     """
-    _write_intent(log_dir, partitions, None)
+    staged = staged_log_dir(log_dir)
+    files = {one.folder: list_files(os.path.join(staged, one.folder)) for one in partitions}
+    _write_intent(log_dir, _Intent(partitions=partitions, files=files))
     return finish_move_in(log_dir, open_quarantine)
 
 
-def finish_move_in(log_dir: str, open_quarantine: OpenQuarantine) -> str | None:
-    """Do what is left of the intent in the stage of *log_dir*; return the run's folder in quarantine."""
-    partitions, run = _read_intent(log_dir)
-    quarantine = open_quarantine(run, lambda name: _write_intent(log_dir, partitions, name))
-    staged = staged_log_dir(log_dir)
-    left = [one for one in partitions if is_folder(os.path.join(staged, one.folder))]
-    for one in left:
-        if is_there(os.path.join(log_dir, one.folder)):
-            quarantine.move_away(
-                os.path.join(log_dir, one.folder),
-                folder=LOG_DIR_ITSELF,
-                reason="empty, and replaced by restore",
+def finish_move_in(
+    log_dir: str, open_quarantine: OpenQuarantine, given_up: Collection[str] = ()
+) -> str | None:
+    """Do what is left of the intent in the stage of *log_dir*; return the run's folder in quarantine.
+
+    Args:
+        given_up: folders in the stage that are not moved in any more.
+
+    Raises:
+        UnsafeError: a folder with records is in the way; nothing was changed.
+        OSError: the next run finishes it.
+    """
+    intent = _read_intent(log_dir)
+    if given_up:
+        # What has neither a folder in the stage nor a place in the intent is nobody's but the broker's
+        kept = [one for one in intent.partitions if one.folder not in given_up]
+        _write_intent(log_dir, replace(intent, partitions=kept))
+        intent = _read_intent(log_dir)
+    return _Move(log_dir, intent, open_quarantine).finish()
+
+
+class _Move:
+    """Carries out an intent."""
+
+    def __init__(self, log_dir: str, intent: _Intent, open_quarantine: OpenQuarantine) -> None:
+        self._log_dir = log_dir
+        self._staged = staged_log_dir(log_dir)
+        self._intent = intent
+        self._open_quarantine = open_quarantine
+        self._saved: Mapping[str, str] = {}
+
+    def finish(self) -> str | None:
+        left = [one for one in self._intent.partitions if is_folder(os.path.join(self._staged, one.folder))]
+        for one in left:
+            self._refuse_records(one.folder)
+        quarantine = self._resumed_quarantine(left)
+        self._change_checkpoints(_without_lines(left), quarantine)
+        for one in left:
+            self._make_room(one.folder, quarantine)
+        for one in left:
+            os.rename(os.path.join(self._staged, one.folder), os.path.join(self._log_dir, one.folder))
+        sync(self._staged)
+        sync(self._log_dir)
+        moved = [one for one in self._intent.partitions if self._is_moved(one.folder)]
+        self._change_checkpoints(_with_lines(moved), quarantine)
+        for one in moved:
+            _note(one.folder, self._intent.files[one.folder], quarantine)
+        quarantine.sync()
+        remove_stage(self._log_dir)
+        return quarantine.run_folder
+
+    def _resumed_quarantine(self, left: Iterable[MovedIn]) -> Quarantine:
+        """Return the run of the intent, whose last commit is carried out, or a new one if a broker was at work since.
+
+        A run's account must be about what that run has left, else `undo` would take back what the broker did.
+        """
+        quarantine = self._open(self._intent.run)
+        if self._goes_on(quarantine, left):
+            return quarantine
+        unstage(self._log_dir)
+        self._saved = {}
+        return self._open(None)
+
+    def _goes_on(self, quarantine: Quarantine, left: Iterable[MovedIn]) -> bool:
+        """Carry out the last commit, and return whether the log dir is as the interrupted run has left it."""
+        commit, run = self._intent.commit, quarantine.run_folder
+        if commit is not None:
+            _remove_uncommitted(self._log_dir, commit)
+            if commit.explain(_files_of(self._log_dir), by_inode=keeps_inodes(self._log_dir)) is not None:
+                return False
+            quarantine.note_change(commit, publish(self._log_dir, commit))
+        if run is None:
+            return True
+        self._saved = _saved_since_a_change(run)
+        is_same = all(
+            read_small(path) == _content(os.path.join(self._log_dir, name))
+            for name, path in self._saved.items()
+        )
+        moved_away = os.path.join(run, LOG_DIR_ITSELF)
+        return is_same and not any(
+            is_there(os.path.join(moved_away, one.folder))
+            and is_there(os.path.join(self._log_dir, one.folder))
+            for one in left
+        )
+
+    def _open(self, run: str | None) -> Quarantine:
+        return self._open_quarantine(run, lambda name: self._enter(replace(self._intent, run=name)))
+
+    def _enter(self, intent: _Intent) -> None:
+        self._intent = intent
+        _write_intent(self._log_dir, intent)
+
+    def _refuse_records(self, folder: str) -> None:
+        path = os.path.join(self._log_dir, folder)
+        if is_there(path) and (
+            not is_folder(path)
+            or any(name.endswith(LOG_SUFFIX) and stat.size_bytes for name, stat in list_files(path).items())
+        ):
+            raise UnsafeError(
+                f"{path}: it has records, and a restored log was to take its place. Nothing was changed. Remedy: move "
+                "it out of the log dir, and start archive restore again"
             )
-    if left:
-        apply_partition(log_dir, _checkpoint_plan(log_dir, left), _files_of(log_dir), quarantine)
-    for one in left:
-        os.rename(os.path.join(staged, one.folder), os.path.join(log_dir, one.folder))
-    sync(staged)
-    sync(log_dir)
-    for one in partitions:
-        _note(log_dir, one.folder, quarantine)
-    quarantine.sync()
-    remove_stage(log_dir)
-    return quarantine.run_folder
+
+    def _make_room(self, folder: str, quarantine: Quarantine) -> None:
+        path = os.path.join(self._log_dir, folder)
+        if is_there(path):
+            quarantine.move_away(path, folder=LOG_DIR_ITSELF, reason="empty, and replaced by restore")
+
+    def _is_moved(self, folder: str) -> bool:
+        """Whether a folder is the one that was moved in, and not one that a broker has made: by a file none writes."""
+        path = os.path.join(self._log_dir, folder)
+        if not is_folder(path):
+            return False
+        made, found = (
+            self._intent.files[folder].get(PARTITION_METADATA),
+            list_files(path).get(PARTITION_METADATA),
+        )
+        return (
+            made is not None
+            and found is not None
+            and (made.size_bytes, made.mtime_ns) == (found.size_bytes, found.mtime_ns)
+        )
+
+    def _change_checkpoints(self, change: LineChange, quarantine: Quarantine) -> None:
+        plan = _checkpoint_plan(self._log_dir, change, self._saved)
+        if plan.actions:
+            self._saved = {}
+            apply_partition(
+                self._log_dir,
+                plan,
+                _files_of(self._log_dir),
+                quarantine,
+                enter=lambda commit, _saved: self._enter(replace(self._intent, commit=commit)),
+            )
 
 
 def remove_stage(log_dir: str) -> None:
@@ -145,13 +291,25 @@ def sync_stage(log_dir: str) -> None:
     sync(log_dir)
 
 
-def _write_intent(log_dir: str, partitions: Iterable[MovedIn], run: str | None) -> None:
+def _write_intent(log_dir: str, intent: _Intent) -> None:
     stage = os.path.join(log_dir, STAGE_FOLDER)
     path = os.path.join(stage, _INTENT)
     document = {
         "version": _INTENT_VERSION,
-        "run": run,
-        "partitions": [[one.folder, one.log_start_offset, one.log_end_offset] for one in partitions],
+        "run": intent.run,
+        "commit": None if intent.commit is None else intent.commit.to_json(),
+        "partitions": [
+            [
+                one.folder,
+                one.log_start_offset,
+                one.log_end_offset,
+                {
+                    name: [stat.inode, stat.size_bytes, stat.mtime_ns]
+                    for name, stat in intent.files[one.folder].items()
+                },
+            ]
+            for one in intent.partitions
+        ],
     }
     write_new(path + ".tmp", json.dumps(document).encode())
     sync(path + ".tmp")
@@ -159,65 +317,119 @@ def _write_intent(log_dir: str, partitions: Iterable[MovedIn], run: str | None) 
     sync(stage)
 
 
-def _read_intent(log_dir: str) -> tuple[list[MovedIn], str | None]:
+def _read_intent(log_dir: str) -> _Intent:
     path = os.path.join(log_dir, STAGE_FOLDER, _INTENT)
     try:
-        document = json.loads(read_small(path))
+        document = json.loads(read_small(path, MOST_MANIFEST_BYTES))
         assert document["version"] == _INTENT_VERSION, f"version {document['version']}"
-        run = document["run"]
-        partitions = [
-            MovedIn(
-                folder=plain_name(folder),
-                log_start_offset=None if start is None else int(start),
-                log_end_offset=int(end),
-            )
-            for folder, start, end in document["partitions"]
-        ]
-        return partitions, None if run is None else plain_name(run)
-    except (AssertionError, ValueError, KeyError, TypeError) as error:
+        run, commit = document["run"], document["commit"]
+        return _Intent(
+            partitions=[
+                MovedIn(
+                    folder=plain_name(folder),
+                    log_start_offset=None if start is None else int(start),
+                    log_end_offset=int(end),
+                )
+                for folder, start, end, _ in document["partitions"]
+            ],
+            files={
+                folder: {plain_name(name): read_state(state) for name, state in files.items()}
+                for folder, _, _, files in document["partitions"]
+            },
+            run=None if run is None else plain_name(run),
+            commit=None if commit is None else Commit.from_json(commit),
+        )
+    except (AssertionError, AttributeError, ValueError, KeyError, TypeError, JournalError) as error:
         raise UnsafeError(
             f"{path}: not what this tool writes there ({error}). Nothing was changed. Remedy: remove that folder; "
             "what is in it was made from the archive"
         ) from error
 
 
-def _checkpoint_plan(log_dir: str, partitions: Iterable[MovedIn]) -> PartitionPlan:
-    lines: dict[str, dict[tuple[str, int], int]] = {name: {} for name in _CHECKPOINTS}
-    keys = set()
-    for one in partitions:
-        folder = read_folder_name(one.folder)
-        key = folder.topic, folder.partition
-        keys.add(key)
-        lines[RECOVERY_POINT_CHECKPOINT][key] = one.log_end_offset
-        lines[REPLICATION_OFFSET_CHECKPOINT][key] = one.log_end_offset
-        if one.log_start_offset is not None:
-            lines[LOG_START_OFFSET_CHECKPOINT][key] = one.log_start_offset
+def _without_lines(partitions: Iterable[MovedIn]) -> LineChange:
+    """Return the change that takes the lines of *partitions* out of a checkpoint."""
+    keys = {_key(one) for one in partitions}
+    return lambda _name, lines: {key: offset for key, offset in lines.items() if key not in keys}
+
+
+def _with_lines(partitions: Sequence[MovedIn]) -> LineChange:
+    """Return the change that enters the lines of *partitions*; those of a broker that was at work since stay."""
+
+    def entered(name: str, lines: Lines) -> Lines:
+        if name != LOG_START_OFFSET_CHECKPOINT:
+            return {_key(one): one.log_end_offset for one in partitions} | lines
+        starts = {
+            _key(one): max(one.log_start_offset, lines.get(_key(one), 0))
+            for one in partitions
+            if one.log_start_offset is not None
+        }
+        return lines | starts
+
+    return entered
+
+
+def _key(one: MovedIn) -> tuple[str, int]:
+    folder = read_folder_name(one.folder)
+    return folder.topic, folder.partition
+
+
+def _checkpoint_plan(log_dir: str, change: LineChange, saved: Container[str]) -> PartitionPlan:
+    """Return the plan of *change*; the files in *saved* are in quarantine already, and their saving is entered."""
     saves, writes = [], []
-    for name, added in lines.items():
+    for name in _CHECKPOINTS:
         path = os.path.join(log_dir, name)
-        before = read_offset_checkpoint(read_small(path)) if is_file(path) else {}
-        after = {key: offset for key, offset in before.items() if key not in keys} | added
+        content = _content(path)
+        before = {} if content is None else read_offset_checkpoint(content)
+        after = change(name, before)
         if after == before:
             continue
         data = encode_offset_checkpoint(dict(sorted(after.items())))
-        if is_file(path):
-            size_bytes = os.path.getsize(path)
+        if content is not None and name not in saved:
+            size_bytes = len(content)
             saves.append(
-                SaveFile(name=name, size_bytes=size_bytes, reason="lines of restored logs were added")
+                SaveFile(name=name, size_bytes=size_bytes, reason="lines of restored logs were changed")
             )
         writes.append(WriteFile(name=name, data=data, size_bytes=len(data)))
     return PartitionPlan(folder=LOG_DIR_ITSELF, saves=tuple(saves), actions=tuple(writes))
 
 
+def _saved_since_a_change(run: str) -> dict[str, str]:
+    """Return which of the log dir's own files a run has saved for a change that it has not entered, by name."""
+    account = read_account(manifest_entries(run), run)
+    return {
+        name: os.path.join(run, folder, saved.stored)
+        for folder, name, saved in account.unused
+        if folder == LOG_DIR_ITSELF
+    }
+
+
+def _content(path: str) -> bytes | None:
+    return read_small(path) if is_file(path) else None
+
+
 def _files_of(log_dir: str) -> dict[str, FileStat]:
     names = (*_CHECKPOINTS, CLEAN_SHUTDOWN_FILE)  # the marker stays, as the account must say
-    found = ((name, look_at(os.path.join(log_dir, name))) for name in names)
+    found = (
+        (name, look_at(os.path.join(log_dir, name)))
+        for own in names
+        for name in (own, own + TEMPORARY_SUFFIX)  # of a run that was killed
+    )
     return {name: file_stat(status) for name, status in found if status is not None}
 
 
-def _note(log_dir: str, folder: str, quarantine: Quarantine) -> None:
+def _remove_uncommitted(log_dir: str, commit: Commit) -> None:
+    """Remove checkpoints that were staged for a commit after *commit* that was never entered."""
+    for name in _CHECKPOINTS:
+        path, made = os.path.join(log_dir, name + TEMPORARY_SUFFIX), commit.staged.get(name)
+        found = look_at(path)
+        if found is not None and (
+            made is None or (found.st_size, found.st_mtime_ns) != (made.size_bytes, made.mtime_ns)
+        ):
+            remove_file(path)
+
+
+def _note(folder: str, files: Mapping[str, FileStat], quarantine: Quarantine) -> None:
     """Enter a folder that was moved in: `undo` removes what is in it, and then the folder."""
-    files = list_files(os.path.join(log_dir, folder))
     actions = tuple(
         WriteFile(name=name, data=b"", size_bytes=stat.size_bytes) for name, stat in sorted(files.items())
     )

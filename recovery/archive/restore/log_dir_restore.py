@@ -139,17 +139,9 @@ class LogDirRestore:
         """
         results = [self._checked(one, reports.get(one.source.name)) for one in self._partitions]
         run = None
-        moved: list[MovedIn] = []
         with self.may_fail():
-            for one, result in zip(self._partitions, results, strict=True):
-                if result.status == "restored":
-                    moved.append(_moved_in(result, has_start=needs_start_line(one, result)))
-                elif self.failure is None:
-                    self.stage.drop(one.source.name)
-            if moved:
-                self._stop.check()
-                sync_stage(self.log_dir)
-                run = move_in(self.log_dir, moved, open_quarantine)
+            if self.failure is None:
+                run = self._move_in(results, open_quarantine, needs_start_line)
         if self.failure is not None:
             reason = f"{self.failure}. {self._after_failure()}"
             results = [
@@ -160,6 +152,24 @@ class LogDirRestore:
             self._progress.finish_partition(result)
         self._progress.finish_log_dir(self.log_dir, self.failure)
         return results, run
+
+    def _move_in(
+        self,
+        results: Sequence[RestoredPartition],
+        open_quarantine: OpenQuarantine,
+        needs_start_line: Callable[[PlannedRestore, RestoredPartition], bool],
+    ) -> str | None:
+        moved = []
+        for one, result in zip(self._partitions, results, strict=True):
+            if result.status == "restored":
+                moved.append(_moved_in(result, has_start=needs_start_line(one, result)))
+            else:
+                self.stage.drop(one.source.name)
+        if not moved:
+            return None
+        self._stop.check()
+        sync_stage(self.log_dir)
+        return move_in(self.log_dir, moved, open_quarantine)
 
     def fail(self, error: OSError) -> None:
         """End the work in this log dir; the first error is kept."""

@@ -149,11 +149,9 @@ class Planner:
             retained=(0, 0) if self._options.is_aux else self._retained(source),
             warnings=tuple(warnings),
         )
+        if existing and self._is_there(planned, existing[0]):
+            return replace(planned.result(), log_dir=existing[0].log_dir, status="unchanged", retained=None)
         if existing and not existing[0].is_empty:
-            if self._is_there(planned, existing[0]):
-                return replace(
-                    planned.result(), log_dir=existing[0].log_dir, status="unchanged", retained=None
-                )
             raise ValueError(
                 f"{existing[0].log_dir}/{source.name} has records. Remedy: move that folder out of the log dir if the "
                 "archive's log is to take its place"
@@ -289,10 +287,11 @@ class Planner:
 
     def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:
         """Return whether a log is what would be restored: by its topic, and the names and sizes of its segments."""
-        if planned.mode == "aux" or existing.topic_id != planned.topic_id:
-            return False
-        logs = {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
-        return logs == dict(existing.logs)
+        if planned.next_offset is not None:
+            logs = {log_name(planned.next_offset): 0}
+        else:
+            logs = {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
+        return existing.topic_id == planned.topic_id and bool(logs) and logs == dict(existing.logs)
 
     def _retained(self, source: SourcePartition) -> tuple[int, int] | None:
         retention = self._retention_of(source.where.topic)

@@ -28,6 +28,7 @@ from recovery.archive.restore.report import RestoredLogDir, RestoredPartition, R
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import staged_bytes
 from recovery.archive.restore.target import Target, TargetDir
+from recovery.archive.restore.unfinished import outdated
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.partition_state import read_tiered_log
@@ -161,16 +162,23 @@ class _Run:
         for log_dir in self._live_dirs():
             try:
                 if has_intent(log_dir):
-                    if self._options.broker.dry_run:
-                        self._warnings.append(f"{log_dir}: an interrupted restore would be finished first")
-                    else:
-                        self._note_quarantine(
-                            log_dir, finish_move_in(log_dir, partial(self._quarantine, log_dir))
-                        )
+                    self._finish_move_in(log_dir)
                 elif self._options.broker.restart and not self._options.broker.dry_run:
                     remove_stage(log_dir)
             except OSError as error:
                 self._failures[log_dir] = error
+
+    def _finish_move_in(self, log_dir: str) -> None:
+        given_up = outdated(self._target, log_dir)
+        self._warnings += [
+            f"{log_dir}: what an interrupted restore has made of {folder} is given up: {reason}"
+            for folder, reason in given_up.items()
+        ]
+        if self._options.broker.dry_run:
+            self._warnings.append(f"{log_dir}: an interrupted restore would be finished first")
+        else:
+            run = finish_move_in(log_dir, partial(self._quarantine, log_dir), given_up)
+            self._note_quarantine(log_dir, run)
 
     def _clear_stages(self) -> None:
         """Remove the stages. One from which partitions are still to be moved stays, and is finished by the next run."""

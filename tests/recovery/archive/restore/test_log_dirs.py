@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.options import ArchiveOptions
 from recovery.archive.restore import log_dir_restore
+from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import RestoreReport
 from recovery.archive.restore.run import restore
+from recovery.archive.restore.stage import Stage
+from recovery.engine.options import RecoverOptions
 from recovery.errors import InterruptedRecoveryError
 from recovery.stop_request import StopRequest
 from recovery.watch.events import (
@@ -31,6 +35,7 @@ from recovery.watch.events import (
 from recovery.watch.gauges import Gauges
 from recovery.write.move_in import STAGE_FOLDER
 from tests.brokers.tiered_broker import TieredArchive
+from tests.logs.samples import unpack
 from tests.recovery.archive.restore.test_restore import LOST, one_of, options_of, trees, with_losses
 from tests.runs.command import run
 from tests.servers.file_systems import mounting
@@ -235,6 +240,32 @@ def test_a_move_that_fails_is_finished_by_the_next_run(
     assert again.exit_code == 0
     assert {one.status for one in again.partitions} == {"unchanged"}
     assert not (archive.log_dirs[1] / STAGE_FOLDER).exists()
+
+
+def test_a_log_dir_fails_before_the_logs_tell_where_they_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a copied log dir nothing else says it."""
+    sample = unpack("stopped", tmp_path)
+    shutil.copytree(sample.log_dirs[0], tmp_path / "copy")
+    for folder in (
+        path for path in sample.log_dirs[0].iterdir() if path.is_dir() and "__cluster" not in path.name
+    ):
+        shutil.rmtree(folder)
+    options = RestoreOptions(
+        archive=ArchiveOptions(url=str(tmp_path / "copy")),
+        broker=RecoverOptions(config=sample.properties, is_config_complete=True, now_ms=sample.now_ms),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Stage, "write_log_starts", _no_space)
+        report = restore(options)
+    assert report.exit_code in (1, 4)
+    planned = [one for one in report.partitions if one.status == "failed"]
+    assert len(planned) > 1
+    assert all(os.strerror(errno.ENOSPC) in one.reasons[0] for one in planned)
+    again = restore(options)
+    restored = {(one.topic, one.partition) for one in again.partitions if one.status == "restored"}
+    assert restored == {(one.topic, one.partition) for one in planned}
 
 
 def _no_space(*_arguments: object) -> str | None:
