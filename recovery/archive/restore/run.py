@@ -38,7 +38,7 @@ from recovery.broker.topic_configs import TopicConfigs
 from recovery.engine.api import broker_facts
 from recovery.engine.report import PartitionReport
 from recovery.engine.run import Engine
-from recovery.errors import InterruptedRecoveryError, UnsafeError, exit_code_of
+from recovery.errors import InterruptedRecoveryError, UnsafeError, UsageError, exit_code_of
 from recovery.load.model import LogSettings
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
@@ -221,6 +221,11 @@ class _Run:
                 else:
                     results.append(one)
         is_chosen.refuse_missing(store.url)
+        if not planned and not results:
+            raise UsageError(
+                f"{store.url}: no partition was found there. Remedy: name the folder above those of the partitions, or "
+                "its layout (--layout)"
+            )
         return planned, results
 
     def _given_up(self, planned: PlannedRestore, stores: Sequence[Store]) -> list[str]:
@@ -307,7 +312,7 @@ class _Run:
             with one.may_fail():
                 full = [planned for planned in one.sound if planned.mode == "full"]
                 if full:
-                    one.stage.write_log_starts(full)
+                    one.stage.write_checkpoints(full)
                     staged[one.stage.staged_log_dir] = one
         if not staged:
             return {}
@@ -318,7 +323,12 @@ class _Run:
             return replace(facts.settings_of(topic), remote_log_enabled=False, remote_log_known=True)
 
         options = replace(
-            self._options.broker, force=True, restart=True, quarantine_dir=None, handoff="clean-shutdown"
+            self._options.broker,
+            force=True,
+            restart=True,
+            quarantine_dir=None,
+            handoff="clean-shutdown",
+            max_bytes_per_second=None,  # of the archive
         )
         observer = self._progress.of_engine({path: one.log_dir for path, one in staged.items()})
         with LogDirLocks(staged) as locks:

@@ -84,14 +84,18 @@ class Stage:
         # A log dir needs one of a broker's own files to be taken for one
         write_new(os.path.join(self.staged_log_dir, META_PROPERTIES), b"")
 
-    def write_log_starts(self, partitions: Iterable[PlannedRestore]) -> None:
-        """Write where those logs begin that do not begin with a segment."""
+    def write_checkpoints(self, partitions: Iterable[PlannedRestore]) -> None:
+        """Write where the logs begin: that of some is within a segment, and nothing of any is recovered yet."""
         starts = {
             (planned.source.where.topic, planned.source.where.partition): planned.source.first_offset
             for planned in partitions
         }
-        data = encode_offset_checkpoint(dict(sorted(starts.items())))
-        write_new(os.path.join(self.staged_log_dir, LOG_START_OFFSET_CHECKPOINT), data)
+        for name, offsets in (
+            (LOG_START_OFFSET_CHECKPOINT, starts),
+            (RECOVERY_POINT_CHECKPOINT, dict.fromkeys(starts, 0)),
+        ):
+            data = encode_offset_checkpoint(dict(sorted(offsets.items())))
+            write_new(os.path.join(self.staged_log_dir, name), data)
 
     def has_fetched(self, planned: PlannedRestore, source: SourceSegment) -> bool:
         """Return whether a segment's log is there, whole."""

@@ -29,6 +29,7 @@ from recovery.watch.events import (
     LogDirStarted,
     Observer,
     PartitionFinished,
+    Remark,
     RunFinished,
     RunStarted,
 )
@@ -83,6 +84,7 @@ def test_a_byte_counts_when_it_is_fetched_and_when_it_is_checked(archive: Tiered
     )
     assert all(event.now_ms > 0 for event in events)
     assert STAGE_FOLDER not in repr(events)
+    assert not [event for event in events if isinstance(event, Remark) and event.level != "info"]
     values = gauges.values()
     assert values.state == "complete"
     for log_dir in values.log_dirs:
@@ -257,7 +259,7 @@ def test_a_log_dir_fails_before_the_logs_tell_where_they_end(
         broker=RecoverOptions(config=sample.properties, is_config_complete=True, now_ms=sample.now_ms),
     )
     with monkeypatch.context() as patch:
-        patch.setattr(Stage, "write_log_starts", _no_space)
+        patch.setattr(Stage, "write_checkpoints", _no_space)
         report = restore(options)
     assert report.exit_code in (1, 4)
     planned = [one for one in report.partitions if one.status == "failed"]

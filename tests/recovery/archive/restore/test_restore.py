@@ -15,6 +15,7 @@ from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import RestoredPartition, RestoreReport
 from recovery.archive.restore.run import restore
 from recovery.engine.options import RecoverOptions
+from recovery.errors import UsageError
 from recovery.saved.undo import undo
 from recovery.write.move_in import STAGE_FOLDER
 from segfmt.checkpoint import read_leader_epoch_checkpoint, read_offset_checkpoint
@@ -192,6 +193,15 @@ def test_nothing_is_guessed(archive: TieredArchive, case: str) -> None:
     assert one_of(report, "codecs-0").status == "restored"
     after = [name for log_dir in archive.log_dirs for name in sorted(path.name for path in log_dir.iterdir())]
     assert sorted(set(after) - {".lock"}) == sorted({*before, "codecs-0"} - {".lock"})
+
+
+def test_an_archive_without_partitions_is_an_error(archive: TieredArchive, tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    options = options_of(archive, url=str(tmp_path / "nothing"), names=())
+    with pytest.raises(UsageError, match="no folder of a partition was found"):
+        restore(options)
+    with pytest.raises(UsageError, match="no partition was found"):
+        restore(replace(options, archive=replace(options.archive, layout="local-tiered")))
 
 
 def test_a_topic_of_another_cluster_is_refused(archive: TieredArchive) -> None:
