@@ -27,6 +27,8 @@ _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 def print_result(text: str, signals: Signals | None = None) -> bool:
     """Print the result, and return whether all of it was taken: by a reader, or by the disk if it goes to a file.
 
+    Where there is nothing to say, nothing is printed.
+
     Only a caller that has closed standard output (`>&-`) wants no report; a reader that has gone (`| head`) has not
     taken all of it, which is an error as a full disk is.
 
@@ -37,6 +39,8 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
         OSError: it could not be written.
         InterruptedRecoveryError: a signal came while it was being written.
     """
+    if not text:
+        return True
     try:
         with nullcontext() if signals is None else signals.raising():
             _write(text)

@@ -334,7 +334,8 @@ class LogDirRun:
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
             marker=marker,
             partitions=self._partition_reports(),
-            actions=(*self._job.repairs, *(f"write {name}" for name in written)),
+            repairs=self._job.repairs,
+            actions=tuple(f"write {name}" for name in written),
             needed_bytes=self._context.space.needed_bytes(log_dir),
             free_bytes=self._free_bytes,
             earlier_cuts=earlier_cuts,
@@ -364,7 +365,7 @@ class LogDirRun:
             status=status,
             marker=reported_marker(self._inventory.log_dir),
             partitions=self._partition_reports(unfinished),
-            actions=self._job.repairs,
+            repairs=self._job.repairs,
             error=error,
             earlier_cuts=self._untold_cuts(),
         )

@@ -400,7 +400,7 @@ class Engine:
                 partitions=(),
                 error=str(offline.error),
                 problems=offline.problems,
-                actions=self._repairs.get(log_dir, ()),
+                repairs=self._repairs.get(log_dir, ()),
                 earlier_cuts=untold_in(log_dir),
             )
             for log_dir, offline in self._offline.items()

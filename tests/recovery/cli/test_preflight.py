@@ -44,12 +44,15 @@ def test_all_reasons_are_in_the_text(sample: Sample, folder: Path) -> None:
         done = recover(sample, "--format", "text", *options)
         assert done.exit_code == 4
         lines = done.stdout.splitlines()
-        place = lines.index(f"  {PARTITION}: refused")
-        reasons = lines[place + 1 : place + 4]
+        refused = f"REFUSED {sample.log_dirs[0] / PARTITION}: "
+        (place,) = (number for number, line in enumerate(lines) if line.startswith(refused))
+        reasons = [lines[place].removeprefix(refused), *lines[place + 1 : place + 3]]
         files = ["leader-epoch-checkpoint", "foo.log", "x.snapshot"]
         assert [line.split()[0].rstrip(":") for line in reasons] == files
         assert all("Remedy: " in line for line in reasons)
-        assert any(line.strip().startswith("backup: folder 'backup' is neither") for line in lines)
+        assert any(
+            line.startswith(f"REFUSED {sample.log_dirs[0]}/backup: folder 'backup' is") for line in lines
+        )
         assert lines[-1] == "4 of 4 problems can be repaired: recover --repair moves files away"
     assert untouched(folder) == found
     assert not (sample.log_dirs[0] / MARKER).exists()
@@ -91,7 +94,7 @@ def test_repair_is_announced_and_done(sample: Sample, folder: Path) -> None:
 def test_repair_tells_what_it_moves_on_standard_error(sample: Sample, folder: Path) -> None:
     done = run("recover", "-c", sample.config, "--repair", "--progress", "log", "--now", str(sample.now_ms))
     assert f"move {PARTITION}/foo.log to quarantine" in done.stderr
-    assert f"  move {PARTITION}/foo.log to quarantine" in done.stdout
+    assert f"REPAIRED {sample.log_dirs[0]}: move {PARTITION}/foo.log to quarantine" in done.stdout
 
 
 def test_force_ignores_the_marker(ram_path: Path) -> None:
@@ -103,7 +106,7 @@ def test_force_ignores_the_marker(ram_path: Path) -> None:
     assert "the clean-shutdown marker is wrong" in str(plain.report)
     text = run("recover", "-c", sample.config, "--dry-run", "--now", str(sample.now_ms), "--progress", "log")
     assert "the clean-shutdown marker is wrong" in text.stderr
-    assert "note: the clean-shutdown marker is wrong" in text.stdout
+    assert "the clean-shutdown marker is wrong" in text.stdout
     forced = recover(sample, "--force")
     assert forced.exit_code == 2
     assert "the clean-shutdown marker is wrong" not in str(forced.report)
