@@ -50,7 +50,21 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_log_dir_arguments(parser, "recover")
+    where = add_log_dir_arguments(parser, "recover")
+    where.add_argument(
+        "--topic",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this topic; may be given more than once. The rest is left as it is, and the log dirs get no marker",
+    )
+    where.add_argument(
+        "--partition",
+        metavar="TOPIC-N",
+        action="append",
+        default=[],
+        help="only this partition, likewise",
+    )
     settings = add_setting_arguments(parser)
     add_release_argument(settings)
     add_thread_argument(settings)
@@ -168,6 +182,8 @@ def _options(arguments: argparse.Namespace) -> RecoverOptions:
         force=arguments.force,
         repair=arguments.repair,
         restart=arguments.restart,
+        topics=tuple(arguments.topic),
+        partitions=tuple(arguments.partition),
         max_bytes_per_second=arguments.max_bytes_per_second,
         drop_cache=arguments.drop_cache,
         processes=arguments.processes,

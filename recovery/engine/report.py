@@ -207,6 +207,7 @@ class LogDirReport:
         repairs: what `--repair` has moved away, or would.
         actions: on the files of the log dir itself.
         passed_over: folders that are left alone.
+        not_chosen: folders of logs that are left as they are, since others were chosen.
         warnings: why a broker will still take the dir offline although its logs are recovered, and what was
             ignored or assumed.
         notes: other notes on the dir.
@@ -226,6 +227,7 @@ class LogDirReport:
     actions: tuple[str, ...] = ()
     quarantine: str | None = None
     passed_over: tuple[str, ...] = ()
+    not_chosen: tuple[str, ...] = ()
     error: str | None = None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -250,6 +252,7 @@ class LogDirReport:
             "cleanShutdownMarker": self.marker,
             "quarantine": self.quarantine,
             "leftAlone": list(self.passed_over),
+            "notChosen": list(self.not_chosen),
             "actions": [*self.repairs, *self.actions],
             "warnings": list(self.warnings),
             "notes": [note.to_json() for note in self.all_notes],

@@ -255,6 +255,9 @@ def _what_went_well(report: RecoveryReport) -> str:
 
 def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
     outcomes: dict[str, list[str]] = {}
+    left = sum(len(log_dir.not_chosen) for log_dir in report.log_dirs)
+    if left:
+        yield f"{count_text(left, 'log')} not chosen, and left as they were"
     for log_dir in report.log_dirs:
         if log_dir.status not in ("offline", "interrupted"):
             outcomes.setdefault(_outcome(log_dir), []).append(log_dir.log_dir)

@@ -15,6 +15,7 @@ from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings, PartitionTask, TopicPartition
 from recovery.load.release import Release
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.listing import (
     FolderContents,
     access_problem,
@@ -75,6 +76,7 @@ class LogDirInventory:
         refused: folders with which a broker would not start.
         passed_over: folders that a broker does not load (`__cluster_metadata-0`, the cache of remote
             indexes).
+        left_out: folders of logs that were not chosen.
         recovery_points, log_start_offsets: the checkpoints' lines.
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
         notes: what makes it do so only after the logs are loaded, and what was ignored or assumed; the logs can be
@@ -86,6 +88,7 @@ class LogDirInventory:
     tasks: tuple[PartitionTask, ...]
     refused: tuple[RefusedFolder, ...]
     passed_over: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     recovery_points: Offsets = field(default_factory=dict)
     log_start_offsets: Offsets = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
@@ -104,6 +107,22 @@ class LogDirInventory:
             *(_in_folder(task.folder, problem) for task in self.tasks for problem in task.problems),
         )
         return (*self.problems, *folder_problems)
+
+    def of(self, is_chosen: PartitionChoice) -> LogDirInventory:
+        """Return this inventory with the chosen logs alone; a folder that is no log's is not chosen."""
+        tasks = tuple(task for task in self.tasks if is_chosen(task.topic_partition))
+        refused = tuple(one for one in self.refused if _is_chosen_folder(one.folder, is_chosen))
+        kept = {task.folder for task in tasks} | {one.folder for one in refused}
+        folders = (*(task.folder for task in self.tasks), *(one.folder for one in self.refused))
+        left_out = tuple(sorted(folder for folder in folders if folder not in kept))
+        return replace(self, tasks=tasks, refused=refused, left_out=left_out)
+
+
+def _is_chosen_folder(folder: str, is_chosen: PartitionChoice) -> bool:
+    try:
+        return is_chosen(read_folder_name(folder))
+    except FileNameError:
+        return is_chosen.is_everything
 
 
 def _in_folder(folder: str, problem: Problem) -> Problem:

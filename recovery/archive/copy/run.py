@@ -20,8 +20,8 @@ from recovery.archive.copy.reading import ReadFile
 from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.stores import is_within, open_store
-from recovery.check.choice import PartitionChoice
 from recovery.errors import InterruptedRecoveryError, UsageError
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.quarantine_place import INSIDE_FOLDER

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from recovery.check.choice import PartitionChoice
 from recovery.errors import UsageError
+from recovery.logdir.choice import PartitionChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
