@@ -74,14 +74,18 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
 
 
 def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
+    texts = [str(problem).removeprefix(f"{log_dir.log_dir}: ") for problem in log_dir.problems]
     if log_dir.status == "interrupted":
         yield f"INTERRUPTED {log_dir.log_dir}: {log_dir.error}"
     elif log_dir.status == "offline":
-        why = log_dir.error if log_dir.error and not log_dir.problems else "see below"
-        yield f"OFFLINE {log_dir.log_dir}: {why}; what was not reached is as it was"
-    elif log_dir.problems:
-        yield f"PROBLEM {log_dir.log_dir}: a broker does not start, or takes it offline"
-    yield from (f"    {problem}" for problem in log_dir.problems)
+        first, *texts = texts or [(log_dir.error or "").removeprefix(f"{log_dir.log_dir}: ")]
+        yield f"OFFLINE {log_dir.log_dir}: {first}"
+    elif texts:
+        first, *texts = texts
+        yield f"PROBLEM {log_dir.log_dir}: {first}"
+    yield from (f"    {text}" for text in texts)
+    if log_dir.status == "offline" and log_dir.partitions:
+        yield "    what was not reached is as it was"
     yield from (f"{repaired} {log_dir.log_dir}: {repair}" for repair in log_dir.repairs)
 
 
@@ -159,7 +163,7 @@ def _notes(report: RecoveryReport, most: int | None, *, with_info: bool) -> Iter
     for log_dir in report.log_dirs:
         for note in log_dir.all_notes:
             if with_info or note.level != "info":
-                yield f"NOTE {log_dir.log_dir}: {note.text}"
+                yield f"NOTE {log_dir.log_dir}: {note.text.removeprefix(f'{log_dir.log_dir}: ')}"
     yield from (f"NOTE {note.text}" for note in report.notes if with_info or note.level != "info")
 
 

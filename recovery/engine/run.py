@@ -259,6 +259,7 @@ class Engine:
                 producer_id_expiration_ms=self._broker.producer_id_expiration_ms,
                 release=self._broker.release.release,
                 ignores_marker=self._options.force,
+                is_only_looked_at=self._options.dry_run,
                 remote_metadata=RemoteMetadata(self._log_dirs),
             ),
             known=self._broker.problems,

@@ -32,7 +32,7 @@ from recovery.logdir.listing import (
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
 from recovery.logdir.user import broker_user, may_give_away
 from recovery.problem import Problem, Repair
-from recovery.read.file_system import is_link, is_there, read_small
+from recovery.read.file_system import is_link, is_read_only, is_there, read_small
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -140,6 +140,7 @@ def list_log_dir(
     without: Collection[str] = (),
     remote_metadata: RemoteMetadata | None = None,
     may_vanish: bool = False,
+    is_only_looked_at: bool = False,
 ) -> LogDirInventory:
     """Return what lies in *log_dir*.
 
@@ -152,13 +153,21 @@ def list_log_dir(
         without: paths relative to *log_dir* that are treated as gone.
         remote_metadata: of all log dirs; None for that of this one.
         may_vanish: whether files and folders that vanish meanwhile are left out: a broker may be at work there.
+        is_only_looked_at: whether nothing will be written, so that a read-only file system is only noted.
 
     Raises:
         LogDirOfflineError: the dir cannot be read.
     """
     try:
         metadata = remote_metadata or RemoteMetadata((log_dir,))
-        return _Listing(log_dir, frozenset(without), metadata, may_vanish=may_vanish).take(
+        listing = _Listing(
+            log_dir,
+            frozenset(without),
+            metadata,
+            may_vanish=may_vanish,
+            is_only_looked_at=is_only_looked_at,
+        )
+        return listing.take(
             settings_of, now_ms, producer_id_expiration_ms, release, ignores_marker=ignores_marker
         )
     except OSError as error:
@@ -169,9 +178,16 @@ class _Listing:
     """One look at a log dir."""
 
     def __init__(
-        self, log_dir: str, without: frozenset[str], remote_metadata: RemoteMetadata, *, may_vanish: bool
+        self,
+        log_dir: str,
+        without: frozenset[str],
+        remote_metadata: RemoteMetadata,
+        *,
+        may_vanish: bool,
+        is_only_looked_at: bool,
     ) -> None:
         self._log_dir = log_dir
+        self._is_only_looked_at = is_only_looked_at
         self._may_vanish = may_vanish
         self._without = without
         self._remote_metadata = remote_metadata
@@ -206,8 +222,16 @@ class _Listing:
     ) -> LogDirInventory:
         names = self._folder_names()
         had_clean_shutdown = self._has_marker() and not ignores_marker
-        self._problems += mount_problems(self._log_dir)
-        if not os.access(self._log_dir, os.W_OK):
+        is_frozen = is_read_only(self._log_dir)
+        if is_frozen and self._is_only_looked_at:
+            rule = "mounted read-only, so it is looked at without a lock"
+            remedy = "mount it read-write before a run that is to recover it"
+            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+        else:
+            self._problems += mount_problems(self._log_dir)
+        if is_frozen:
+            pass  # nobody may write there
+        elif not os.access(self._log_dir, os.W_OK):
             rule = "the user that recover runs as may not write there: it could not carry out the plan"
             remedy = f"run it as {self._user.name}, or as root"
             self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))

@@ -182,6 +182,33 @@ def test_a_partition_that_is_mounted_read_only(sample: Sample) -> None:
     assert recover(sample).exit_code == 0
 
 
+@needs(MOUNTS)
+def test_log_dirs_that_are_mounted_read_only(sample: Sample) -> None:
+    """A snapshot, say: a dry run looks at them without a lock, and a real run says why it cannot do anything."""
+    told = recover(sample, "--dry-run").report
+    with read_only(sample.root):
+        announced = recover(sample, "--dry-run")
+        done = recover(sample)
+        text = run("recover", "-c", sample.config, "--progress", "none")
+        undone = run("undo", "-c", sample.config)
+    assert announced.exit_code == 0
+    for log_dir, before in zip(announced.report["logDirs"], told["logDirs"], strict=True):
+        assert log_dir["partitions"] == before["partitions"]
+        assert ["looked at without a lock" in warning for warning in log_dir["warnings"]] == [True]
+    assert done.exit_code == text.exit_code == 1
+    for one in done.report["logDirs"]:
+        assert (one["status"], [problem["file"] for problem in one["problems"]]) == (
+            "offline",
+            [one["logDir"]],
+        )
+    for line, log_dir in zip(text.stdout.splitlines(), sample.log_dirs, strict=False):
+        assert line.startswith(f"OFFLINE {log_dir}: the file system is mounted read-only (")
+        assert "Remedy: " in line
+    assert undone.exit_code == 3
+    assert "the file system is mounted read-only" in undone.stderr
+    assert "Errno" not in text.stdout + undone.stderr
+
+
 def test_segments_that_are_one_file_by_two_names(ram_path: Path) -> None:
     """What is cut in one is cut in the other: of one log in another partition, of two segments of one partition."""
     sample = unpack("crashed", ram_path)

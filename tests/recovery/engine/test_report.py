@@ -110,7 +110,7 @@ FULL = report(
 )
 
 TEXT = """\
-OFFLINE /d3: /d3: [Errno 5] Input/output error; what was not reached is as it was
+OFFLINE /d3: [Errno 5] Input/output error
 REFUSED /d1/u-0: leader-epoch-checkpoint: no. Remedy: move it
 CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches
     00000000000000000040.log, from position 1,000 on: 234 bytes, 2 batches: a batch whose CRC does not match
@@ -295,6 +295,7 @@ def test_json() -> None:
         "cleanShutdownMarker": False,
         "quarantine": "/d1.quarantine/1",
         "leftAlone": ["__cluster_metadata-0"],
+        "notChosen": [],
         "actions": ["write recovery-point-offset-checkpoint"],
         "warnings": [],
         "notes": [],
@@ -344,6 +345,18 @@ def test_the_journal_keeps_cuts_and_holes(is_old: bool) -> None:
 def test_partitions_of_all_dirs_in_order() -> None:
     both = report(log_dir(TRUNCATED), log_dir(REFUSED, path="/d2"))
     assert both.partitions == (TRUNCATED, REFUSED)
+
+
+def test_a_log_dir_that_does_not_start() -> None:
+    """Its own name stands once."""
+    first = Problem(file="/d1", rule="mounted read-only", remedy="mount it read-write")
+    second = Problem(file="backup", rule="a foreign folder", remedy="move it away")
+    offline = log_dir(REFUSED, status="offline", marker=False, error="/d1: ...", problems=(first, second))
+    assert report(offline).to_text().splitlines()[:3] == [
+        "OFFLINE /d1: mounted read-only. Remedy: mount it read-write",
+        "    backup: a foreign folder. Remedy: move it away",
+        "    what was not reached is as it was",
+    ]
 
 
 def test_nothing_found() -> None:
