@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import add_setting_arguments, milliseconds, properties_of, topic_configs_of
-from recovery.cli.session import print_result, watched_signals
+from recovery.cli.session import print_parts, print_result, watched_signals
 from recovery.errors import UsageError
 from recovery.printable import printable
 
@@ -122,7 +122,7 @@ def run_retention(arguments: argparse.Namespace) -> int:
         stop = StopRequest()
         signals.forward_to(stop)
         report = foretell_retention(_options(arguments), stop=stop)
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_parts(report.json_parts() if arguments.format == "json" else (report.to_text(),), signals)
     return report.exit_code
 
 

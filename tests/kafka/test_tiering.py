@@ -12,9 +12,9 @@ import pytest
 
 from recovery.archive.remote.remote_metadata import read_remote_metadata
 from recovery.archive.stores.stores import open_store
+from recovery.archive.tiering.deletion_table import DeletedSegment
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.report import TieringReport
-from recovery.archive.tiering.retention import Deletion
 from recovery.archive.tiering.retention_report import RetentionReport
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from recovery.archive.tiering.survey import TieringSurvey
@@ -84,8 +84,8 @@ def gauges_of(broker: Broker) -> dict[str, dict[str, int]]:
     return found
 
 
-def ids(deletions: Iterable[Deletion]) -> set[UUID]:
-    return {deletion.segment.segment_id for deletion in deletions}
+def ids(deletions: Iterable[DeletedSegment]) -> set[UUID]:
+    return {segment.segment_id for segment in deletions}
 
 
 def deleted_of(archive: TieredArchive, topic: str, partition: int) -> set[UUID]:

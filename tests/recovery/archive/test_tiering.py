@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.prometheus import metrics_text
+from recovery.archive.tiering.retention import Deletion
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from recovery.errors import UsageError
+from segfmt.remote_log_metadata import RemoteSegment
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.runs.command import run
 from tests.runs.driving import footprint
@@ -148,11 +153,37 @@ def test_retention_names_what_a_start_would_lose(archive: TieredArchive) -> None
     assert run("archive", "retention", "--metadata", dirs(archive), *topics).exit_code == 0
 
 
+def test_the_json_of_retention_is_made_in_parts_and_laid_out_as_a_whole(archive: TieredArchive) -> None:
+    options = TieringOptions(
+        metadata=tuple(map(str, archive.log_dirs)), topic_configs={"plain": {"retention.ms": "0"}}
+    )
+    report = foretell_retention(options)
+    (most,) = (one for one in report.partitions if (one.topic, one.partition) == ("plain", 0))
+    assert most.now is not None
+    times = 2500 // len(most.now.deletions) + 1
+    rows = [one for _ in range(times) for one in most.now.deletions]
+    many = DeletionTable.of([Deletion(cast("RemoteSegment", one), one.reason) for one in rows])
+    assert list(many) == rows
+    assert many[-1] == rows[-1]
+    partitions = [replace(one, now=replace(most.now, deletions=many)) for one in report.partitions[:2]]
+    unknown = replace(most, now=None, at_next_start=None, never_deleted_bytes=None)
+    long = replace(report, partitions=(*partitions, unknown, *report.partitions))
+    for one in (long, report, replace(report, partitions=())):
+        text = one.to_json()
+        assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    parsed = json.loads(long.to_json())
+    assert [one["maxTimestampMs"] for one in parsed["partitions"][0]["deletions"]] == [
+        one.max_timestamp_ms for one in rows
+    ]
+    assert parsed["partitions"][2]["deletions"] is parsed["partitions"][2]["atNextStart"] is None
+    assert max(map(len, long.json_parts())) < 400_000
+
+
 def test_the_clock_may_be_given(archive: TieredArchive) -> None:
     early = foretell_retention(TieringOptions(metadata=tuple(map(str, archive.log_dirs)), now_ms=1))
     (expired,) = (one for one in early.partitions if one.topic == "expired-by-time")
     assert expired.now is not None
-    assert expired.now.deletions == ()
+    assert len(expired.now.deletions) == 0
 
 
 def test_the_textfile_has_the_same_figures(archive: TieredArchive, tmp_path: Path) -> None:
