@@ -63,8 +63,8 @@ def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
 def _write(parts: Iterable[str]) -> None:
     """Write *parts* and a line's end to standard output.
 
-    In as many writes as needed: Python's own makes only one if it has no buffer. Names in it need not be UTF-8. A report
-    in a file must survive a crash, as losses are reported only once.
+    In as many writes as needed: Python's own makes only one if it has no buffer. Names in it need not be UTF-8.
+    A report in a file must survive a crash, as losses are reported only once.
 
     Raises:
         OSError: it was not written, or did not reach the disk.

@@ -41,6 +41,11 @@ GAUGES = {
 }
 FAILING = {"failing-delete"}
 """Where a deletion fails, so that a broker's figures are those of its last attempt."""
+LOST_RACE = {
+    "remote.log.manager.copier.thread.pool.size": "1",
+    "remote.log.manager.expiration.thread.pool.size": "10",
+}
+"""One thread copies and many look at retention: they come before it has found out what is copied."""
 
 
 def kept_across_the_first_epoch(archive: TieredArchive) -> dict[str, tuple[int, int]]:
@@ -112,12 +117,7 @@ def lives(
         for one in foretold.partitions
         if one.topic != "empty"
     }
-    # One thread copies and many look at retention: they come before it has found out what is copied
-    threads = {
-        "remote.log.manager.copier.thread.pool.size": "1",
-        "remote.log.manager.expiration.thread.pool.size": "10",
-    }
-    with tiered_broker(archive, root / "work", threads, java_agents=[jolokia_agent()]) as broker:
+    with tiered_broker(archive, root / "work", LOST_RACE, java_agents=[jolokia_agent()]) as broker:
         broker.start()
         wait_until_still(archive)
         measured = measure_tiering(options(archive))

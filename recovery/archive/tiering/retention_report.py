@@ -39,10 +39,12 @@ class RetainedPartition:
 
     Attributes:
         retention: its settings.
+        is_copy_disabled: whether nothing more is copied: then a broker never finds out what is copied.
         now: what its leader deletes, if it runs.
         at_next_start: what a broker before 4.3.2 deletes when it has been started anew, if it comes to look at
             retention before it has found out what is copied.
         in_retention: what is deleted at the next start alone: without right.
+        safe_retention_bytes: the `retention.bytes` with which nothing of that would be; -1 if there is no limit.
         never_deleted_bytes: of segments that no look at retention will delete, as long as the log's epochs stay.
     """
 
@@ -50,10 +52,12 @@ class RetainedPartition:
     topic_id: str
     partition: int
     retention: Retention | None = None
+    is_copy_disabled: bool | None = None
     log_start_offset: int | None = None
     now: Foretold | None = None
     at_next_start: Foretold | None = None
     in_retention: DeletionTable = _NOTHING
+    safe_retention_bytes: int | None = None
     never_deleted_bytes: int | None = None
 
 
@@ -73,10 +77,12 @@ def retained(state: PartitionState, *, now_ms: int) -> RetainedPartition:
         topic_id=topic_id,
         partition=state.partition,
         retention=retention,
+        is_copy_disabled=state.retention.is_copy_disabled,
         log_start_offset=state.log.log_start_offset,
         now=now,
         at_next_start=at_next_start,
         in_retention=_NOTHING if at_next_start is now else at_next_start.deletions.without(rightly.deletions),
+        safe_retention_bytes=-1 if retention.size_bytes < 0 else retention.size_bytes + state.log.size_bytes,
         never_deleted_bytes=sum(one.size_bytes for one in never_deleted(state.cache, state.log)),
     )
 
@@ -153,6 +159,7 @@ def _partition(one: RetainedPartition) -> Iterator[str]:
         "partition": one.partition,
         "retentionMs": None if retention is None else retention.time_ms,
         "retentionBytes": None if retention is None else retention.size_bytes,
+        "copyDisabled": one.is_copy_disabled,
         "logStartOffset": one.log_start_offset,
         "newLogStartOffset": None if now is None else now.log_start_offset,
     }
@@ -164,7 +171,10 @@ def _partition(one: RetainedPartition) -> Iterator[str]:
     else:
         yield _opened({"newLogStartOffset": start.log_start_offset}, " " * 6) + ',\n        "deletions": '
         yield from _deletions(start, " " * 8)
-        yield f',\n        "inRetentionBytes": {one.in_retention.size_bytes}\n      }}'
+        yield (
+            f',\n        "inRetentionBytes": {one.in_retention.size_bytes}'
+            f',\n        "safeRetentionBytes": {one.safe_retention_bytes}\n      }}'
+        )
     yield f',\n      "neverDeletedBytes": {json.dumps(one.never_deleted_bytes)}\n    }}'
 
 
@@ -202,13 +212,19 @@ def _loss(one: RetainedPartition) -> str:
     segments = one.in_retention
     first = min(segment.start_offset for segment in segments)
     last = max(segment.end_offset for segment in segments)
+    may, until, back = "may delete", "until it has looked at what is copied", "then"
+    if one.is_copy_disabled:
+        may, until, back = (
+            "deletes",
+            "as long as copying is disabled",
+            "when it is enabled again, and that is done",
+        )
     return (
-        f"LOSS {printable(one.topic)}-{one.partition}: a broker before {_FIXED_IN} may delete "
+        f"LOSS {printable(one.topic)}-{one.partition}: a broker before {_FIXED_IN} {may} "
         f"{count_text(len(segments), 'segment')} in retention when it starts, {bytes_text(segments.size_bytes)}, "
-        f"offsets {first} to {last}: until it knows what is copied it counts local segments twice (KAFKA-20732). "
-        f"Remedy: before the start, raise retention.bytes of the topic, {one.retention.size_bytes} now, by the bytes "
-        "of its local log, and put it back once the broker has copied a segment; or start "
-        f"{_FIXED_IN} or a later version"
+        f"offsets {first} to {last}: {until} it counts local segments twice (KAFKA-20732). "
+        f"Remedy: before the start, raise retention.bytes of the topic from {one.retention.size_bytes} to "
+        f"{one.safe_retention_bytes}, and put it back {back}; or start {_FIXED_IN} or a later version"
     )
 
 
