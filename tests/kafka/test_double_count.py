@@ -1,6 +1,6 @@
 """KAFKA-20732 on a 4.3.1 broker: what a start deletes without right, and that the remedy keeps it.
 
-Whether a broker looks at retention before its first copy is a race within it. Where copying is disabled it never copies:
+Whether a broker looks at retention before its first copy is a race within it. Where copying is disabled it never does:
 there the outcome is certain.
 """
 
