@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from recovery.archive.remote_size import held_size
 from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.partition_state import PartitionState
 from recovery.archive.tiering.retention import Expiry, Retention, expire, never_deleted
@@ -38,6 +39,7 @@ class RetainedPartition:
     """What brokers will delete of a partition; all figures but the name are None if that cannot be known.
 
     Attributes:
+        is_deleted: whether its topic was deleted: then no broker deletes what is left of it.
         retention: its settings.
         is_copy_disabled: whether nothing more is copied: then a broker never finds out what is copied.
         now: what its leader deletes, if it runs.
@@ -51,6 +53,7 @@ class RetainedPartition:
     topic: str
     topic_id: str
     partition: int
+    is_deleted: bool = False
     retention: Retention | None = None
     is_copy_disabled: bool | None = None
     log_start_offset: int | None = None
@@ -64,6 +67,14 @@ class RetainedPartition:
 def retained(state: PartitionState, *, now_ms: int) -> RetainedPartition:
     """Return what brokers will delete of a partition at *now_ms*."""
     topic_id = format_uuid(state.topic_id)
+    if state.is_deleted:
+        return RetainedPartition(
+            topic=state.topic,
+            topic_id=topic_id,
+            partition=state.partition,
+            is_deleted=True,
+            never_deleted_bytes=None if state.cache is None else held_size(state.cache),
+        )
     if state.cache is None or state.log is None or state.retention is None:
         return RetainedPartition(topic=state.topic, topic_id=topic_id, partition=state.partition)
     retention = Retention(state.retention.retention_ms, state.retention.retention_bytes)
@@ -109,7 +120,7 @@ class RetentionReport:
     @property
     def exit_code(self) -> int:
         """4 if a partition is not known, 2 if one loses data that is in retention, else 0."""
-        if any(one.now is None for one in self.partitions):
+        if any(one.now is None and not one.is_deleted for one in self.partitions):
             return 4
         return 2 if any(len(one.in_retention) for one in self.partitions) else 0
 
@@ -156,6 +167,7 @@ def _partition(one: RetainedPartition) -> Iterator[str]:
     fields = {
         "topic": one.topic,
         "topicId": one.topic_id,
+        "topicDeleted": one.is_deleted,
         "partition": one.partition,
         "retentionMs": None if retention is None else retention.time_ms,
         "retentionBytes": None if retention is None else retention.size_bytes,
@@ -229,6 +241,8 @@ def _loss(one: RetainedPartition) -> str:
 
 
 def _words(one: RetainedPartition) -> str:
+    if one.is_deleted:
+        return "the topic was deleted: no broker deletes what is left of it"
     if one.now is None or one.retention is None:
         return "not known"
     kept = (
