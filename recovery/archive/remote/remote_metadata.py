@@ -371,8 +371,8 @@ def find_sources(stores: Iterable[Store]) -> Sources:
 def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:
     """Read the first of *replicas*, and what the others have after its end.
 
-    These only if it must have reached further: it was told of, or its last batch is torn, as in a copy of a log dir whose
-    broker was at work.
+    These only if it must have reached further: that was told, or its last batch is torn, as in a copy of a log dir
+    whose broker was at work.
     """
     torn_before = metadata.counts["torn-tail"]
     end_offset = _read_logs(metadata, replicas[0], 0)

@@ -122,8 +122,10 @@ class ArchiveSurvey:
             self._refuse_nothing()
 
     def _is_chosen(self, where: PartitionPrefix) -> bool:
-        """Return whether a partition is chosen, and note that there is one."""
-        self._is_empty &= topic_id_of(where) is None
+        """Return whether a partition is chosen, and note that there is one in a layout that is looked for."""
+        path = where.prefix.rstrip("/") or self._store.url.rstrip("/")
+        if any(one.is_tiered and one.partition_at(path) is not None for one in self._walk.layouts):
+            self._is_empty = False
         return self._choice(where)
 
     def _refuse_nothing(self) -> None:
@@ -157,7 +159,7 @@ class ArchiveSurvey:
         }
         if key in self._prefixes:
             self.warnings.append(
-                f"{where.folder}: it lies there twice, in {self._prefixes[key]} and {where.prefix}: what is missing "
+                f"{where.topic}-{where.partition}: it lies there twice, in {self._prefixes[key]} and {where.prefix}: what is missing "
                 "cannot be told. Remedy: name the folder or prefix above one of them"
             )
             before = self._figures[key]
