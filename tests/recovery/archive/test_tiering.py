@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
+from uuid import UUID
 
 import pytest
 
+from recovery.archive.remote.log_batches import read_batches
+from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.prometheus import metrics_text
+from recovery.archive.tiering.report import TieredPartition, TieringReport
 from recovery.archive.tiering.retention import Deletion
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from recovery.errors import UsageError
-from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.checkpoint import (
+    LeaderEpochEntry,
+    encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+)
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_log_metadata import RemotePartition, RemoteSegment, encode_remote_log_metadata
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.logs.metadata_topic import metadata_batch
+from tests.logs.remote_logs import SimulatedLog
 from tests.runs.command import run
 from tests.runs.driving import footprint
 
@@ -204,6 +220,221 @@ def test_the_textfile_has_the_same_figures(archive: TieredArchive, tmp_path: Pat
     refused = run("archive", "metrics", "--metadata", dirs(archive), "--metrics-textfile", tmp_path)
     assert refused.exit_code == 1
     assert "Remedy: name a file" in refused.stderr
+
+
+def copied(archive: TieredArchive, into: Path) -> list[Path]:
+    return [shutil.copytree(path, into / path.name) for path in archive.log_dirs]
+
+
+def folder_of(log_dirs: list[Path], name: str) -> Path:
+    (folder,) = (path / name for path in log_dirs if (path / name).is_dir())
+    return folder
+
+
+def one_of(log_dirs: list[Path], topic: str, partition: int = 0) -> tuple[TieringReport, TieredPartition]:
+    """The report of one partition, and that partition."""
+    name = f"{topic}-{partition}"
+    report = measure_tiering(TieringOptions(metadata=tuple(map(str, log_dirs)), partitions=(name,)))
+    (found,) = report.partitions
+    return report, found
+
+
+def test_a_replica_that_is_behind_what_was_copied_tells_nothing(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    folder = folder_of(log_dirs, "plain-0")
+    log = max(folder.glob("*.log"))
+    whole = log.read_bytes()
+    assert len(list(folder.glob("*.log"))) == 2
+    log.write_bytes(b"")  # it ends right where the copies end: it may be the leader
+    report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, one.figures.log_end_offset) == (0, 405)
+    log.unlink()
+    before = max(folder.glob("*.log"))
+    before.write_bytes(before.read_bytes()[: before.stat().st_size // 2])
+    for suffix in (".index", ".timeindex"):
+        before.with_suffix(suffix).unlink()
+    report, one = one_of(log_dirs, "plain")
+    assert report.exit_code == 4
+    assert one.figures.local_only_bytes is one.figures.remote_copy_lag_bytes is None
+    assert one.figures.remote_delete_lag_bytes is None
+    (warning,) = report.warnings
+    assert f"{folder}: it ends at offset " in warning
+    assert "and offset 404 was copied. Remedy: give the log dirs of all brokers" in warning
+    assert (
+        foretell_retention(
+            TieringOptions(metadata=tuple(map(str, log_dirs)), partitions=("plain-0",))
+        ).exit_code
+        == 4
+    )
+    log.write_bytes(whole)
+    checkpoint = folder / "leader-epoch-checkpoint"
+    entries = read_leader_epoch_checkpoint(checkpoint.read_bytes())
+    for known, said in ((entries[:1], "it ends in leader epoch 0"), ([], "it has no leader epochs")):
+        checkpoint.write_bytes(encode_leader_epoch_checkpoint(known))
+        report, one = one_of(log_dirs, "plain")
+        assert said in report.warnings[0]
+        assert one.figures.local_only_bytes is None
+
+
+def test_a_log_that_begins_after_its_end_was_not_copied_at_one_moment(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    checkpoint = folder_of(log_dirs, "plain-0").parent / "log-start-offset-checkpoint"
+    starts = read_offset_checkpoint(checkpoint.read_bytes())
+    for start, is_known in ((435, True), (436, False)):
+        checkpoint.write_bytes(encode_offset_checkpoint(starts | {("plain", 0): start}))
+        report, one = one_of(log_dirs, "plain")
+        assert (one.figures.log_start_offset is not None) is is_known
+        assert report.exit_code == (0 if is_known else 4)
+    assert (
+        "the log begins at 436, and ends at 435. Remedy: copy the log dir while its broker is down"
+        in (report.warnings[0])
+    )
+
+
+def add_deleted_topic(log_dirs: list[Path], topic: str) -> tuple[UUID, int]:
+    """Let the metadata topic have two finished segments of a topic of this name that is no more: id and bytes."""
+    folder = folder_of(log_dirs, "__remote_log_metadata-0")
+    (log,) = folder.glob("*.log")
+    store = LocalStore(str(folder))
+    opened = store.open(log.name)
+    try:
+        end_offset = (
+            max(
+                batch.last_offset
+                for batch in read_batches(opened, lambda finding: pytest.fail(finding.detail))
+            )
+            + 1
+        )
+    finally:
+        opened.close()
+    owner = RemotePartition(topic=topic, topic_id=UUID(int=7 << 80), partition=0)
+    made = SimulatedLog(rng=random.Random(1), epochs=[LeaderEpochEntry(0, 0)], end=100, owner=owner)
+    made.copy(0, 9)
+    made.copy(10, 19)
+    values = [encode_remote_log_metadata(one) for one in made.records]
+    with log.open("ab") as file:
+        file.write(metadata_batch(values, end_offset))
+    return owner.topic_id, sum(one.size_bytes for one in made.announced())
+
+
+@pytest.mark.parametrize("knows_the_cluster", [True, False])
+def test_what_is_left_of_a_deleted_topic_stands_beside_the_new_one_of_its_name(
+    archive: TieredArchive, tmp_path: Path, *, knows_the_cluster: bool
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    settings = {} if knows_the_cluster else {"plain": {"retention.ms": "-1", "remote.storage.enable": "true"}}
+    options = TieringOptions(metadata=tuple(map(str, log_dirs)), topics=("plain",), topic_configs=settings)
+    before = measure_tiering(options)
+    topic_id, left_bytes = add_deleted_topic(log_dirs, "plain")
+    if not knows_the_cluster:
+        for path in log_dirs:
+            shutil.rmtree(path / "__cluster_metadata-0", ignore_errors=True)
+    report = measure_tiering(options)
+    assert report.exit_code == 0
+    deleted, alive = sorted(report.topics, key=lambda one: not one.is_deleted)
+    assert (deleted.is_deleted, alive.is_deleted) == (True, False)
+    assert deleted.topic_id == format_uuid(topic_id)
+    assert deleted.figures.remote_log_size_bytes == left_bytes
+    assert replace(alive.figures, remote_log_size_computation_time_ms=0) == replace(
+        before.topics[0].figures, remote_log_size_computation_time_ms=0
+    )
+    (warning,) = report.warnings
+    assert (
+        f"plain-0: the topic with the id {format_uuid(topic_id)} was deleted, and 2 remote segments"
+        in warning
+    )
+    samples = [
+        line.partition(" ")[0] for line in metrics_text(report).decode().splitlines() if line[0] != "#"
+    ]
+    assert len(samples) == len(set(samples))
+    assert (
+        f'remote_deleted_topic_log_size_bytes{{topic="plain",topic_id="{format_uuid(topic_id)}"}} {left_bytes}.0'
+        in metrics_text(report).decode()
+    )
+    retention = foretell_retention(options)
+    assert retention.exit_code == 0
+    (gone,) = (one for one in retention.partitions if one.is_deleted)
+    assert (gone.now, gone.never_deleted_bytes) == (None, left_bytes)
+    assert "plain-0: the topic was deleted" in retention.to_text()
+
+
+def test_a_metadata_topic_that_has_lost_its_beginning_hides_what_it_said(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    for folder in (one for path in log_dirs for one in path.glob("__remote_log_metadata-*")):
+        (log,) = folder.glob("*.log")
+        data = log.read_bytes()
+        first_bytes = 12 + int.from_bytes(data[8:12])
+        if len(data) > first_bytes:
+            log.write_bytes(data[first_bytes:])
+    report = measure_tiering(TieringOptions(metadata=tuple(map(str, log_dirs))))
+    assert report.exit_code == 4
+    hidden = [one.figures for one in report.partitions if one.figures.remote_log_size_bytes is None]
+    assert hidden
+    assert all(one.copy_requests is one.local_only_bytes is None for one in hidden)
+    assert any("missing-records: offsets 0 to " in text for text in report.warnings)
+
+
+def test_misspelled_settings_are_refused_or_told(archive: TieredArchive, tmp_path: Path) -> None:
+    for action in ("metrics", "retention"):
+        for given, meant in (
+            ("log.retenton.ms=1", "did you mean log.retention.ms?"),
+            ("log.retention.byte=1", "did you mean log.retention.bytes?"),
+            ("retention.bytes=1", "the broker's is log.retention.bytes"),
+            ("log.retention.ms", "expected KEY=VALUE"),
+        ):
+            done = run("archive", action, "--metadata", dirs(archive), "--property", given)
+            assert (done.exit_code, done.stdout) == (1, ""), given
+            assert meant in done.stderr
+    config = tmp_path / "server.properties"
+    config.write_text("log.retenton.ms=1\nlog.retention.check.interval.ms=5\n")  # a broker passes over both
+    done = run("archive", "metrics", "--metadata", dirs(archive), "-c", config, "--format", "json")
+    (warning,) = done.report["warnings"]
+    assert warning.startswith("log.retenton.ms is not a setting of a broker, so it is ignored")
+    given = json.dumps({"plan": {"retention.ms": 1}})
+    done = run("archive", "metrics", "--metadata", dirs(archive), "--topic-config", given, "--format", "json")
+    assert done.report["warnings"] == [
+        "--topic-config: no log of plan lies in the log dirs, so its settings have no effect"
+    ]
+
+
+def test_wrong_paths_and_names_are_refused_with_a_remedy(archive: TieredArchive, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for action in ("metrics", "retention"):
+        for log_dirs, arguments, said in (
+            (
+                f"{dirs(archive)},{tmp_path / 'none'}",
+                (),
+                "none: No such file or directory. Remedy: check the path",
+            ),
+            (str(tmp_path / "file"), (), "Remedy: give a folder"),
+            (
+                str(tmp_path),
+                (),
+                "no partition of __remote_log_metadata is in it. Remedy: give the log dirs of all",
+            ),
+            (
+                dirs(archive),
+                ("--topic", "plan"),
+                "--topic plan: not found in .*topics with similar names: plain",
+            ),
+            (dirs(archive), ("--topic", "untiered"), "--topic untiered: not found"),
+            (dirs(archive), ("--partition", "plain-9"), "topic plain has partitions from 0 to 1"),
+            (dirs(archive), ("--partition", "plain"), "--partition plain: expected TOPIC-N"),
+            (
+                dirs(archive),
+                ("--topic", "plain", "--partition", "codecs-7"),
+                "--partition codecs-7: not found",
+            ),
+        ):
+            done = run("archive", action, "--metadata", log_dirs, *arguments)
+            assert (done.exit_code, done.stdout) == (1, ""), (action, log_dirs, arguments)
+            assert re.search(said, done.stderr), done.stderr
 
 
 def test_wrong_use(archive: TieredArchive, tmp_path: Path) -> None:

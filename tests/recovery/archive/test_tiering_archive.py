@@ -19,7 +19,7 @@ from recovery.archive.tiering.prometheus import metrics_text
 from recovery.archive.tiering.report import TieringReport
 from recovery.archive.tiering.run import measure_tiering
 from recovery.errors import UsageError
-from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.brokers.tiered_broker import TieredArchive, opened, unpack_tiered
 from tests.logs.aiven_archive import finished_segments, store_segment
 from tests.runs.command import Done, run
 from tests.runs.driving import footprint
@@ -27,9 +27,14 @@ from tests.runs.driving import footprint
 NEW_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
+    return unpack_tiered(tmp_path_factory.mktemp("tiering"))
+
+
 @pytest.fixture
-def archive(tmp_path: Path) -> TieredArchive:
-    return unpack_tiered(tmp_path)
+def archive(unpacked: TieredArchive, tmp_path: Path) -> TieredArchive:
+    return opened(shutil.copytree(unpacked.root, tmp_path / "tiered"))
 
 
 def metrics(archive: TieredArchive, *arguments: object) -> Done:
