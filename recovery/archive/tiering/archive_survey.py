@@ -76,6 +76,8 @@ class ArchiveSurvey:
         self.warnings: list[str] = []
         self._store = options.open_archive()
         self._choice = options.choice()
+        # By their ids, too: the plugin's key prefix may be a part of the topics' names in the archive
+        self._chosen = {(one.topic_id, one.partition) for one in metadata.partitions() if self._choice(one)}
         self._is_empty = True
         self._expectations = Expectations(metadata, log_dirs)
         self._prefixes: dict[tuple[UUID, int], str] = {}
@@ -126,7 +128,7 @@ class ArchiveSurvey:
         path = where.prefix.rstrip("/") or self._store.url.rstrip("/")
         if any(one.is_tiered and one.partition_at(path) is not None for one in self._walk.layouts):
             self._is_empty = False
-        return self._choice(where)
+        return (topic_id_of(where), where.partition) in self._chosen or self._choice(where)
 
     def _refuse_nothing(self) -> None:
         if self._walk.tiered.is_tiered:
@@ -159,8 +161,8 @@ class ArchiveSurvey:
         }
         if key in self._prefixes:
             self.warnings.append(
-                f"{where.topic}-{where.partition}: it lies there twice, in {self._prefixes[key]} and {where.prefix}: what is missing "
-                "cannot be told. Remedy: name the folder or prefix above one of them"
+                f"{where.topic}-{where.partition}: it lies there twice, in {self._prefixes[key]} and {where.prefix}: "
+                "what is missing cannot be told. Remedy: name the folder or prefix above one of them"
             )
             before = self._figures[key]
             self._figures[key] = {name: before.get(name, 0) + figures[name] for name in _FOUND}

@@ -351,6 +351,8 @@ def test_what_is_left_of_a_deleted_topic_stands_beside_the_new_one_of_its_name(
         line.partition(" ")[0] for line in metrics_text(report).decode().splitlines() if line[0] != "#"
     ]
     assert len(samples) == len(set(samples))
+    size_bytes = alive.figures.remote_log_size_bytes
+    assert f'remotelogsizebytes{{topic="plain"}} {size_bytes}.0' in metrics_text(report).decode()
     assert (
         f'remote_deleted_topic_log_size_bytes{{topic="plain",topic_id="{format_uuid(topic_id)}"}} {left_bytes}.0'
         in metrics_text(report).decode()

@@ -262,6 +262,12 @@ def test_logs_of_the_aiven_plugin_count_as_they_lie_there(archive: TieredArchive
         assert one["archivedLogBytes"] == sum(map(log_bytes, folders)) < one["remoteLogSizeBytes"]
         assert one["archivedSegments"] == one["remoteLogMetadataCount"]
         assert one["missingSegments"] == one["incompleteSegments"] == one["orphanSegments"] == 0
+    for path in list(root.iterdir()):
+        path.rename(root / f"prod-{path.name}")  # key.prefix=prod-
+    prefixed = metrics(archive, root, "--topic", "plain")
+    assert [one["archivedLogBytes"] for one in prefixed.report["partitions"]] == [
+        one["archivedLogBytes"] for one in done.report["partitions"]
+    ]
     manifests = sorted(root.rglob("*.rsm-manifest"))
     manifests[0].unlink()
     for path in root.rglob(f"{manifests[1].stem}.*"):
