@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,8 @@ def test_without_an_archive_nothing_is_counted(archive: TieredArchive) -> None:
     report = measured(archive, archive=None)
     assert report.exit_code == 0
     assert report.archive is None
-    for one in (*report.topics, *report.partitions):
-        assert {getattr(one.figures, name) for name in OF_ARCHIVE} == {None}
+    for figures in (one.figures for found in (report.topics, report.partitions) for one in found):
+        assert {getattr(figures, name) for name in OF_ARCHIVE} == {None}
     text = metrics_text(report).decode()
     assert "archive" not in text
     assert "orphan" not in text
@@ -217,6 +218,29 @@ def test_what_cannot_be_listed_is_not_known(archive: TieredArchive, monkeypatch:
     (plain,) = (one for one in report.topics if one.topic == "plain")
     assert plain.figures.archived_log_bytes is None
     assert 'remote_archived_segments{partition="0",topic="plain"}' not in metrics_text(report).decode()
+
+
+def test_a_partition_of_which_one_object_could_not_be_looked_at_is_not_known(
+    archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_level: Callable[[LocalStore, str], Level] = LocalStore.list_level
+
+    def missing_one(store: LocalStore, prefix: str) -> Level:
+        level = list_level(store, prefix)
+        if prefix.startswith("plain-0-"):
+            return replace(
+                level, objects=level.objects[1:], unread=[(level.objects[0].key, "Input/output error")]
+            )
+        return level
+
+    monkeypatch.setattr(LocalStore, "list_level", missing_one)
+    report = measured(archive)
+    figures = {f"{one.topic}-{one.partition}": one.figures for one in report.partitions}
+    assert {getattr(figures["plain-0"], name) for name in OF_ARCHIVE} == {None}
+    assert figures["plain-1"].missing_segments == 0
+    assert report.exit_code == 4
+    (warning,) = report.warnings
+    assert "Input/output error: it was not listed" in warning
 
 
 def test_a_damaged_metadata_topic_leaves_what_lies_there(archive: TieredArchive) -> None:
