@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from tests.kafka.test_tiering import gauges_of, options
 pytestmark = [pytest.mark.broker]
 
 FAILING_COPY, STUCK_COPY, FAILING_DELETE, SOUND = "plain", "codecs", "failing-delete", "expired-by-time"
+LOST_DELETE = "lost-delete"
 FAILED_COPY = f"copies of {FAILING_COPY} are to fail"
 OBJECTS = 5
 """At least, of a whole segment."""
@@ -136,6 +137,15 @@ def test_a_store_that_fails_hangs_or_does_not_delete(tmp_path: Path) -> None:
         produce(broker, FAILING_COPY)
         wait_until(lambda: broker.log.count(FAILED_COPY) > 2, broker)
         found = figures(archive, broker)
+        beside = replace(options(archive), archive=str(archive.path))
+        there = {one.topic: one.figures for one in measure_tiering(beside).topics}
+
+    for topic in (STUCK_COPY, FAILING_COPY, FAILING_DELETE, SOUND, LOST_DELETE):
+        lies = there[topic]
+        assert (lies.missing_segments, lies.incomplete_segments, lies.orphan_segments) == (0, 0, 0), topic
+        assert bool(lies.undeleted_segments) is (topic == LOST_DELETE), topic
+        assert lies.archived_log_bytes is not None
+        assert lies.archived_log_bytes >= store_bytes(archive, topic)
 
     hanging = found[STUCK_COPY]
     assert hanging.our_copy_lag == not_copied(archive, STUCK_COPY) > (0, 0)

@@ -11,6 +11,7 @@ from recovery.archive.remote.replicas import Replica, Replicas
 from recovery.archive.remote_size import held_size
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
+from recovery.archive.tiering.absent_brokers import AbsentBrokers
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.partition_state import PartitionState, read_tiered_log, why_it_is_behind
 from recovery.broker.cluster_metadata import ClusterMetadata
@@ -45,7 +46,8 @@ class TieringSurvey:
         self._replicas = Replicas(stores)
         self._is_chosen = options.choice()
         self.warnings: list[str] = [*options.config_notes, *misspelled(options.config)]
-        self._cluster = self._read_cluster()
+        self._cluster, with_metadata_log = self._read_cluster()
+        self._absent = AbsentBrokers(stores, with_metadata_log)
         self._topic_ids = frozenset(() if self._cluster is None else self._cluster.topic_ids.values())
         self._configs = TopicConfigs(
             broker=BrokerConfig.from_layers((Layer("the broker's properties", options.config),)),
@@ -78,6 +80,7 @@ class TieringSurvey:
         self._is_chosen.refuse_missing(", ".join(store.url for store in self._stores))
         topics = {owner.topic for owner in self._metadata.partitions()}
         topics |= {topic for topic, _ in self._replicas.folders()}
+        self.warnings += self._absent.warnings()
         self.warnings += without_effect(self._configs.overrides, topics)
 
     def _state(
@@ -117,6 +120,7 @@ class TieringSurvey:
 
     def _noted(self, state: PartitionState) -> PartitionState:
         """Return *state*, having warned of what is not known of it, and of what nobody deletes."""
+        self._absent.note(state)
         self.warnings += [f"{state.name}: {text}" for text in state.unknown]
         if state.is_deleted and state.cache is not None:
             left = count_text(len(state.cache.segments), "remote segment")
@@ -154,9 +158,9 @@ class TieringSurvey:
         retention = self._retention(topic)
         return retention is not None and retention.is_tiered and topic not in NEVER_TIERED_TOPICS
 
-    def _read_cluster(self) -> ClusterMetadata | None:
-        """Return the metadata log that reaches furthest."""
-        found = []
+    def _read_cluster(self) -> tuple[ClusterMetadata | None, Store | None]:
+        """Return the metadata log that reaches furthest, and the log dir that has it."""
+        found: list[tuple[ClusterMetadata, Store]] = []
         for store in self._stores:
             try:
                 metadata = read_copied_metadata(store)
@@ -164,8 +168,8 @@ class TieringSurvey:
                 self.warnings.append(f"{store.url}: {error}: the metadata log in it is not used")
                 continue
             if metadata is not None:
-                found.append(metadata)
-        return max(found, key=lambda one: one.end_offset, default=None)
+                found.append((metadata, store))
+        return max(found, key=lambda one: one[0].end_offset, default=(None, None))
 
 
 def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:

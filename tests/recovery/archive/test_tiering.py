@@ -364,6 +364,24 @@ def test_what_is_left_of_a_deleted_topic_stands_beside_the_new_one_of_its_name(
     assert "plain-0: the topic was deleted" in retention.to_text()
 
 
+def test_replicas_on_brokers_that_are_not_given_are_told_of(archive: TieredArchive, tmp_path: Path) -> None:
+    log_dirs = copied(archive, tmp_path)
+    files = [path / "meta.properties" for path in log_dirs]
+    said = [file.read_text() for file in files]
+    for texts, is_told in (
+        ([text.replace("node.id=1", "node.id=7") for text in said], True),
+        ([said[0].replace("node.id=1", "node.id=7"), said[1]], False),
+        ([said[0].replace("node.id=1", "node.id=7"), ""], False),  # any broker's
+    ):
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        report, one = one_of(log_dirs, "plain", 1)
+        assert (report.exit_code, one.figures.copy_unfinished) == (0, 0)
+        assert [text.partition(", and what")[0] for text in report.warnings] == [
+            "1 partition, the first is plain-1: there are replicas on broker 1"
+        ] * is_told
+
+
 def test_a_metadata_topic_that_has_lost_its_beginning_hides_what_it_said(
     archive: TieredArchive, tmp_path: Path
 ) -> None:
