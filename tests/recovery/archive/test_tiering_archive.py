@@ -20,6 +20,8 @@ from recovery.archive.tiering.prometheus import metrics_text
 from recovery.archive.tiering.report import TieringReport
 from recovery.archive.tiering.run import measure_tiering
 from recovery.errors import UsageError
+from segfmt.kafka_uuid import format_uuid
+from segfmt.partition_metadata import read_partition_metadata
 from tests.brokers.tiered_broker import TieredArchive, opened, unpack_tiered
 from tests.logs.aiven_archive import finished_segments, store_segment
 from tests.runs.command import Done, run
@@ -194,6 +196,20 @@ def test_a_topic_of_which_nothing_was_copied_is_known_to_be_empty(archive: Tiere
     (one,) = done.report["partitions"]
     assert done.exit_code == 0
     assert one["archivedSegments"] == one["missingSegments"] == one["orphanSegments"] == 0
+
+
+def test_segments_of_a_partition_that_no_record_is_about_are_not_compared(archive: TieredArchive) -> None:
+    """The records may be in no log dir that was read: an inventory does not call them orphans, either."""
+    (folder,) = (path / "empty-0" for path in archive.log_dirs if (path / "empty-0").is_dir())
+    topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes()).topic_id
+    stray = archive.path / f"empty-0-{format_uuid(topic_id)}"
+    stray.mkdir(exist_ok=True)
+    for path in segment_files(folder_of(archive, "plain-0"), 0):
+        shutil.copy(path, stray / path.name)
+    done = metrics(archive, archive.path, "--topic", "empty")
+    (one,) = done.report["partitions"]
+    assert (done.exit_code, one["archivedSegments"], one["archivedLogBytes"]) == (0, 1, log_bytes(stray))
+    assert (one["uncomparedSegments"], one["orphanSegments"], one["missingSegments"]) == (1, 0, 0)
 
 
 def test_what_cannot_be_listed_is_not_known(archive: TieredArchive, monkeypatch: pytest.MonkeyPatch) -> None:
