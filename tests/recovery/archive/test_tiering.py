@@ -159,14 +159,30 @@ def test_retention_names_what_a_start_would_lose(archive: TieredArchive) -> None
     )
     assert {one["reason"] for one in by_topic["expired-by-time"]["deletions"]} == {"time"}
     assert by_topic["plain"]["deletions"] == by_topic["plain"]["atNextStart"]["deletions"] == []
+    local_bytes = sum(
+        log.stat().st_size for path in archive.log_dirs for log in path.glob("expired-by-size-0/*.log")
+    )
+    safe_bytes = lost["retentionBytes"] + local_bytes
+    assert lost["atNextStart"]["safeRetentionBytes"] == safe_bytes
+    assert by_topic["plain"]["atNextStart"]["safeRetentionBytes"] == -1
     text = run("archive", "retention", "--metadata", dirs(archive))
     assert text.stdout.startswith(
         "LOSS expired-by-size-0: a broker before 4.3.2 may delete 1 segment in retention"
     )
+    assert f"raise retention.bytes of the topic from {lost['retentionBytes']} to {safe_bytes}" in text.stdout
     assert "Nothing was deleted." in text.stdout
-    raised = {"expired-by-size": {"retention.bytes": 10**9}}
-    topics = ("--topic", "expired-by-size", "--topic-config", json.dumps(raised))
-    assert run("archive", "retention", "--metadata", dirs(archive), *topics).exit_code == 0
+    for settings, exit_code in (
+        ({"retention.bytes": safe_bytes}, 0),
+        ({"retention.bytes": safe_bytes, "remote.log.copy.disable": True}, 0),
+        ({"remote.log.copy.disable": True}, 2),
+    ):
+        given = ("--topic", "expired-by-size", "--topic-config", json.dumps({"expired-by-size": settings}))
+        done = run("archive", "retention", "--metadata", dirs(archive), *given)
+        assert done.exit_code == exit_code, settings
+    assert done.stdout.startswith(
+        "LOSS expired-by-size-0: a broker before 4.3.2 deletes 1 segment in retention"
+    )
+    assert "as long as copying is disabled it counts local segments twice" in done.stdout
 
 
 def test_the_json_of_retention_is_made_in_parts_and_laid_out_as_a_whole(archive: TieredArchive) -> None:
@@ -176,6 +192,7 @@ def test_the_json_of_retention_is_made_in_parts_and_laid_out_as_a_whole(archive:
     report = foretell_retention(options)
     (most,) = (one for one in report.partitions if (one.topic, one.partition) == ("plain", 0))
     assert most.now is not None
+    assert most.at_next_start is most.now  # the same segments are held once
     times = 2500 // len(most.now.deletions) + 1
     rows = [one for _ in range(times) for one in most.now.deletions]
     many = DeletionTable.of([Deletion(cast("RemoteSegment", one), one.reason) for one in rows])
