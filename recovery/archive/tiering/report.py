@@ -112,7 +112,8 @@ class TieringReport:
             lines += [text for one in self.partitions for text in _losses(one, self.archive)]
         for one in self.partitions:
             found = "" if self.archive is None else f"; {_found(one.figures)}"
-            lines.append(f"{printable(one.topic)}-{one.partition}: {_words(one.figures)}{found}")
+            words = _left(one.figures) if one.is_deleted else _words(one.figures)
+            lines.append(f"{printable(one.topic)}-{one.partition}: {words}{found}")
         if self.archive is not None and self.archive.other_partitions:
             lines.append(_others(self.archive))
         topics = {one.topic for one in self.topics}
@@ -144,10 +145,17 @@ def _values(figures: TieringFigures) -> dict[str, Any]:
     return values
 
 
-def _words(figures: TieringFigures) -> str:
-    remote = (
+def _remote(figures: TieringFigures) -> str:
+    return (
         f"{_count(figures.remote_log_metadata_count)} remote segments, {_size(figures.remote_log_size_bytes)}"
     )
+
+
+def _left(figures: TieringFigures) -> str:
+    return f"{_remote(figures)}, left of a deleted topic"
+
+
+def _words(figures: TieringFigures) -> str:
     copying = (
         "copying disabled"
         if figures.copy_disabled
@@ -161,7 +169,7 @@ def _words(figures: TieringFigures) -> str:
         f"offsets {_count(figures.log_start_offset)} to {_count(figures.log_end_offset)}, "
         f"copied to {_count(figures.highest_copied_offset)}, local from {_count(figures.local_log_start_offset)}"
     )
-    return "; ".join((remote, copying, deleting, local, offsets))
+    return "; ".join((_remote(figures), copying, deleting, local, offsets))
 
 
 def _archive(archive: Archive) -> dict[str, Any]:
@@ -175,7 +183,9 @@ def _archive(archive: Archive) -> dict[str, Any]:
 
 
 def _losses(one: TieredPartition, archive: Archive) -> Iterator[str]:
-    """Yield what of finished segments is not in the archive."""
+    """Yield what of finished segments is not in the archive; of a deleted topic nothing need be."""
+    if one.is_deleted:
+        return
     name, figures, place = f"{printable(one.topic)}-{one.partition}", one.figures, printable(archive.url)
     remedy = f"`archive inventory {place} --metadata ...` names them"
     if figures.missing_segments:
