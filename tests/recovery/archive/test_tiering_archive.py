@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from recovery.archive.inventory.run import inventory
 from recovery.archive.layouts.tiered_layout import LocalTieredLayout
+from recovery.archive.options import ArchiveOptions
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.store import Level
 from recovery.archive.tiering.figures import OF_ARCHIVE
@@ -152,11 +154,11 @@ def test_what_is_missing_and_what_nobody_knows(archive: TieredArchive) -> None:
     assert done.exit_code == 0  # a figure, not a failure
     found = by_name(done.report)["plain-0"]
     assert {key: found[key] for key in expected} == expected
-    inventory = run(
+    listed = run(
         *("archive", "inventory", str(archive.path), "--topic", "plain", "--partition", "plain-0"),
         *("--metadata", ",".join(map(str, archive.log_dirs)), "--format", "json"),
     )
-    (of_topic,) = inventory.report["topics"]
+    (of_topic,) = listed.report["topics"]
     statuses = of_topic["statuses"]
     assert statuses["missing"] + statuses["incomplete"] == 3
     assert (statuses["orphan"], statuses["not-compared"]) == (1, 1)
@@ -243,20 +245,22 @@ def test_a_partition_of_which_one_object_could_not_be_looked_at_is_not_known(
 
     def missing_one(store: LocalStore, prefix: str) -> Level:
         level = list_level(store, prefix)
-        if prefix.startswith("plain-0-"):
+        if "plain-0-" in prefix:
             return replace(
                 level, objects=level.objects[1:], unread=[(level.objects[0].key, "Input/output error")]
             )
         return level
 
     monkeypatch.setattr(LocalStore, "list_level", missing_one)
-    report = measured(archive)
-    figures = {f"{one.topic}-{one.partition}": one.figures for one in report.partitions}
-    assert {getattr(figures["plain-0"], name) for name in OF_ARCHIVE} == {None}
-    assert figures["plain-1"].missing_segments == 0
-    assert report.exit_code == 4
-    (warning,) = report.warnings
-    assert "Input/output error: it was not listed" in warning
+    for place in (archive.path, archive.root):  # the root is gone through in two layouts
+        report = measured(archive, archive=str(place))
+        figures = {f"{one.topic}-{one.partition}": one.figures for one in report.partitions}
+        assert {getattr(figures["plain-0"], name) for name in OF_ARCHIVE} == {None}
+        assert figures["plain-1"].missing_segments == 0
+        assert report.exit_code == 4
+        (warning,) = report.warnings
+        assert "Input/output error: it was not listed" in warning
+        assert len(inventory(ArchiveOptions(url=str(place), topics=("plain",))).unlisted) == 1
 
 
 def test_a_damaged_metadata_topic_leaves_what_lies_there(archive: TieredArchive) -> None:
