@@ -67,6 +67,8 @@ _OPTIONS_OF_OUR_TOOLS = {
         *("--seed", "--seeded", "--stride", "--jobs", "--kills-every", "--sync-each", "--only", "--point"),
     ),
     "tests.damage.archive_campaign": ("--brokers",),
+    "benchmarks.tiering": ("--expired",),
+    "kafka-configs": ("--bootstrap-controller", "--alter", "--entity-type", "--entity-name", "--add-config"),
     "tests.damage.rows": ("--filters",),
     "tests.brokers.watched_broker": ("--bytes", "--cpus"),
     "tests.damage.sequences": ("--folder", "--places"),
@@ -75,7 +77,7 @@ _OPTIONS_OF_OUR_TOOLS = {
         *("--runs", "--seconds", "--target", "--corpus", "--replay", "--bounds-check", "--cases", "--seed"),
     ),
 }
-"""The options of commands of this project's tests and benchmarks, known in the documents that name the command."""
+"""The options of commands of this project's tests and benchmarks and of Kafka's, known where the command is named."""
 
 
 def test_every_document_that_the_readme_needs_is_there() -> None:
