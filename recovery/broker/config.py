@@ -314,7 +314,7 @@ def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
 
 
 def misspelled(properties: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each key in *properties* that is similar to one that is read here.
+    """Return a sentence for each key in *properties* that is similar to one that is read here, and passed over.
 
     A key that is similar to none is another setting of the broker.
     """
@@ -323,16 +323,14 @@ def misspelled(properties: Mapping[str, str]) -> list[str]:
 
 def _meant_by(key: str) -> str:
     if key == REMOTE_STORAGE_ENABLE.name:
-        return f"{key} is a setting of topics, so it is ignored here; give it with --topic-config"
+        return f"{key} is a setting of topics, and has no effect here; give it with --topic-config"
     if key in _BROKER_KEYS_OF_TOPICS:
-        return f"{key} is a setting of topics, so it is ignored here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
+        return f"{key} is a setting of topics, and has no effect here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
     import difflib  # only needed after a mistake
 
     plain = key.lower().replace("_", ".").replace("-", ".")
     similar = difflib.get_close_matches(plain, _BROKER_KEYS, n=1, cutoff=_LEAST_SIMILARITY)
-    return (
-        f"{key} is not a setting of a broker, so it is ignored; did you mean {similar[0]}?" if similar else ""
-    )
+    return f"{key} is not a setting of a broker, and has no effect; is {similar[0]} meant?" if similar else ""
 
 
 def _or_default(value: _T | None, default: _T) -> _T:

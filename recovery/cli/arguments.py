@@ -188,7 +188,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     Raises:
         UsageError: the file or a property cannot be read.
     """
-    from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig
+    from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
     from recovery.broker.settings import Layer
 
     file = getattr(arguments, "config", None)
@@ -201,6 +201,8 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
         if last_values.get(key, value) != value:
             notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
         last_values[key] = value
+    for hint in misspelled(last_values):
+        raise UsageError(f"--property {hint}")
     # Checked here, where it is still known which of them a wrong value comes from.
     layers: tuple[Layer, ...] = (Layer("--property", last_values), Layer(f"{file}", properties))
     if file is None and getattr(arguments, "log_dirs", None):

@@ -26,14 +26,12 @@ _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 
 
 def print_result(text: str, signals: Signals | None = None) -> bool:
-    """Print the result, as `print_parts`."""
-    return print_parts((text,), signals)
+    """Print the result, as `print_parts`; where there is nothing to say, nothing is printed."""
+    return print_parts((text,), signals) if text else True
 
 
 def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
     """Print the result, and return whether all of it was taken: by a reader, or by the disk if it goes to a file.
-
-    Where there is nothing to say, nothing is printed.
 
     Only a caller that has closed standard output (`>&-`) wants no report; a reader that has gone (`| head`) has not
     taken all of it, which is an error as a full disk is.
@@ -46,8 +44,6 @@ def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
         OSError: it could not be written.
         InterruptedRecoveryError: a signal came while it was being written.
     """
-    if not text:
-        return True
     try:
         with nullcontext() if signals is None else signals.raising():
             _write(parts)

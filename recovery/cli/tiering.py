@@ -141,12 +141,8 @@ def run_retention(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> TieringOptions:
     from recovery.archive.tiering.options import TieringOptions
-    from recovery.broker.config import misspelled
 
     properties = properties_of(arguments)
-    given = {item.partition("=")[0].strip(): "" for item in arguments.property}
-    if wrong := misspelled(given):
-        raise UsageError(f"--property {wrong[0]}")
     metadata = (part.strip() for part in arguments.metadata.split(","))
     return TieringOptions(
         archive=getattr(arguments, "archive", None),

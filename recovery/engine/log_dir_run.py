@@ -304,8 +304,8 @@ class LogDirRun:
             for folder, result in results.items()
             if result.bounds is not None
         }
-        is_whole = not self._inventory.refused and not self._inventory.left_out
-        is_complete = len(logs) == len(self._inventory.tasks) and is_whole
+        is_all_done = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
+        is_complete = is_all_done and not self._inventory.left_out
         is_changed = any(result.is_changed for result in results.values())
         if not self._dry_run:
             reports = (result.report for result in results.values())
@@ -331,7 +331,7 @@ class LogDirRun:
             self._notify(LogDirHandedOver(log_dir=log_dir, handoff=handoff, wrote_marker=marker))
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         # A clean dir of which a part was looked at, and found in order, is as clean as before
-        is_in_order = is_complete or (had_marker and len(logs) == len(self._inventory.tasks))
+        is_in_order = is_complete or (is_all_done and had_marker)
         is_untouched = not is_changed and plan.is_empty and is_in_order and not self._job.repairs
         return self._report(
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
