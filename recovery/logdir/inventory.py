@@ -211,17 +211,8 @@ class _Listing:
                 and entry.name not in self._without | {CLEAN_SHUTDOWN_FILE}
             )
 
-    def take(
-        self,
-        settings_of: Callable[[str], LogSettings],
-        now_ms: int,
-        producer_id_expiration_ms: int,
-        release: Release,
-        *,
-        ignores_marker: bool,
-    ) -> LogDirInventory:
-        names = self._folder_names()
-        had_clean_shutdown = self._has_marker() and not ignores_marker
+    def _look_at_rights(self) -> None:
+        """Note what keeps this user, or anybody, from writing in the log dir."""
         is_frozen = is_read_only(self._log_dir)
         if is_frozen and self._is_only_looked_at:
             rule = "mounted read-only, so it is looked at without a lock"
@@ -237,6 +228,19 @@ class _Listing:
             self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
         elif not self._gives_away:
             self._problems += owner_problems(self._log_dir, self._stat)
+
+    def take(
+        self,
+        settings_of: Callable[[str], LogSettings],
+        now_ms: int,
+        producer_id_expiration_ms: int,
+        release: Release,
+        *,
+        ignores_marker: bool,
+    ) -> LogDirInventory:
+        names = self._folder_names()
+        had_clean_shutdown = self._has_marker() and not ignores_marker
+        self._look_at_rights()
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
