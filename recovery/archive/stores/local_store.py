@@ -16,9 +16,11 @@ from recovery.archive.stores.store import Level, Source
 from recovery.read.file_system import absolute, fill, naming, open_file
 from recovery.read.opened_log import OpenedFile
 from recovery.write.durable import make_folders, sync_all
-from recovery.write.write_back import held_file_systems
+from recovery.write.write_back import begin_write_back, held_file_systems
 
 _PIECE_BYTES = 1 << 20
+_BEGUN_BYTES = 32 << 20
+"""Sent before the disk begins with them."""
 
 
 class LocalStore:
@@ -217,14 +219,19 @@ class LocalStore:
 
 def _write_pieces(file: BinaryIO, source: Source) -> int:
     """Write all of *source*, with a hole for each piece of zeros; return how many bytes it has."""
-    size_bytes = 0
+    size_bytes = begun_bytes = 0
     for piece in iter(lambda: source.read(_PIECE_BYTES), b""):
         if piece[0] or piece != bytes(len(piece)):
             file.write(piece)
         else:
             file.seek(len(piece), os.SEEK_CUR)
         size_bytes += len(piece)
+        if size_bytes - begun_bytes >= _BEGUN_BYTES:
+            file.flush()
+            begin_write_back(file.fileno(), begun_bytes)
+            begun_bytes = size_bytes
     file.truncate(size_bytes)
+    begin_write_back(file.fileno(), begun_bytes)
     return size_bytes
 
 
