@@ -17,11 +17,12 @@ AS_ANOTHER_USER = f"""
 import os, sys
 import recovery.cli.main
 # The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
-recovery.cli.main.main(["archive", "copy", "--log-dirs", sys.argv[1], "--output", sys.argv.pop(2), "--progress", "none"])
+command = ["archive", "copy", "--progress", "none", "--log-dirs"]
+recovery.cli.main.main([*command, sys.argv[1], "--output", sys.argv.pop(2)])
 os.setgroups([])
 os.setgid({GROUP})
 os.setuid({OWNER})
-sys.exit(recovery.cli.main.main(["archive", "copy", "--log-dirs", *sys.argv[1:]]))
+sys.exit(recovery.cli.main.main([*command, *sys.argv[1:]]))
 """
 
 pytestmark = [pytest.mark.long, needs(OTHERS_FILES, OTHER_USERS)]
@@ -39,7 +40,7 @@ def test_what_this_user_may_not_read_is_named_and_the_rest_is_copied(ram_path: P
         os.chmod(path, 0o600)
     before = tree_of(log_dir, ignore=[".lock"])
     done = run(
-        str(log_dir), str(ram_path / "first"), "--output", str(ram_path / "copy"), "--progress", "none", "--format", "json",
+        str(log_dir), str(ram_path / "first"), "--output", str(ram_path / "copy"), "--format", "json",
         command=(sys.executable, "-c", AS_ANOTHER_USER), cwd="/",
     )  # fmt: skip
     report = done.stdout[done.stdout.index("{") :]
