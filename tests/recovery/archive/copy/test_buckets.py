@@ -15,6 +15,7 @@ from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.run import copy
 from recovery.archive.stores.stores import open_store
 from tests.brokers.tiered_broker import unpack_tiered
+from tests.faults.bad_sector import bad_sector
 from tests.logs.samples import unpack
 from tests.runs.command import run
 from tests.servers.s3_server import BUCKET, S3Server, in_environment
@@ -108,3 +109,34 @@ def test_no_bucket(served: S3Server, tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)
     with pytest.raises(OSError, match="nosuch"):
         copy(CopyOptions(output="s3://nosuch-bucket/x", log_dirs=(str(sample.log_dirs[0]),)))
+
+
+@pytest.mark.parametrize("size_bytes", [1 << 20, 20 << 20], ids=["one part", "several parts"])
+def test_the_part_of_a_file_goes_once_all_of_it_is_there(
+    served: S3Server, tmp_path: Path, size_bytes: int
+) -> None:
+    log = tmp_path / "d1" / "t-0" / f"{0:020}.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(os.urandom(size_bytes))
+    bad = size_bytes - 10_000
+    kept = bad // 4096 * 4096
+    url = f"s3://{BUCKET}/parts-{size_bytes}"
+    options = CopyOptions(output=url, log_dirs=(str(tmp_path / "d1"),))
+    store, key = open_store(url), f"d1/t-0/{log.name}"
+    with bad_sector(log, bad):
+        (failed,) = copy(options).log_dirs[0].failed
+    assert (failed.position, failed.kept_bytes, failed.kept_as) == (kept, kept, f"{key}.partial")
+    assert store.read(f"{key}.partial", most_bytes=size_bytes) == log.read_bytes()[:kept]
+    with bad_sector(log, bad) as reads:
+        (failed,) = copy(options).log_dirs[0].failed
+    assert (failed.is_kept_earlier, len(reads)) == (True, 1)
+    assert [one.name for one in store.list_level("d1/t-0/").objects] == [f"{log.name}.partial"]
+    assert copy(options).exit_code == 0
+    assert [one.name for one in store.list_level("d1/t-0/").objects] == [log.name]
+    assert store.read(key, most_bytes=size_bytes) == log.read_bytes()
+    with bad_sector(log, 0):
+        assert copy(options).log_dirs[0].skipped_files == 1
+        restarted = CopyOptions(output=url, log_dirs=options.log_dirs, restart=True)
+        (failed,) = copy(restarted).log_dirs[0].failed
+    assert (failed.kept_bytes, failed.earlier_copy) == (0, "same")
+    assert store.stat(key).size_bytes == size_bytes
