@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.archive.copy.listing import FoundFile, gone_text, is_gone
-from recovery.archive.copy.manifest import CopiedFile, CopyManifest
+from recovery.archive.copy.manifest import CopiedFile, CopyManifest, FileFigures
 from recovery.archive.copy.reading import ReadFile, block_error
 from recovery.archive.copy.report import EarlierCopy, UncopiedFile
 from recovery.archive.stores.store import OutputStore
@@ -86,12 +86,12 @@ class FileCopier:
 
     def is_there(self, job: CopyJob) -> bool:
         """Return whether the output has a file as it is now, as far as that is known without reading it."""
-        status, earlier = job.file.status, self._manifest.get(job.file.key)
+        figures, earlier = job.file.figures, self._manifest.get(job.file.key)
         return (
-            status is not None
+            figures is not None
             and earlier is not None
-            and job.there_bytes == status.st_size
-            and earlier.is_same(status.st_size, status.st_mtime_ns, status.st_ino)
+            and job.there_bytes == figures.size_bytes
+            and earlier.figures == figures
         )
 
     def copy(self, job: CopyJob) -> CopyOutcome | None:
@@ -119,11 +119,11 @@ class FileCopier:
 
     def _copy(self, job: CopyJob, descriptor: int) -> CopyOutcome:
         try:
-            status = os.fstat(descriptor)
+            figures = FileFigures.of(os.fstat(descriptor))
         except OSError as error:
             return self._unopened(job, error)
         try:
-            return self._as_before(job, descriptor, status) or self._send(job, descriptor, status)
+            return self._as_before(job, descriptor, figures) or self._send(job, descriptor, figures)
         except OSError as error:
             if error.errno not in _NAME_ERRNOS:
                 raise
@@ -132,34 +132,34 @@ class FileCopier:
 
     def _unopened(self, job: CopyJob, error: OSError) -> CopyOutcome:
         failed = UncopiedFile.of(job.file.path, error)
-        return self._failed(job, job.file.status, failed.error, None)
+        return self._failed(job, job.file.figures, failed.error, None)
 
-    def _as_before(self, job: CopyJob, descriptor: int, status: os.stat_result) -> CopyOutcome | None:
+    def _as_before(self, job: CopyJob, descriptor: int, figures: FileFigures) -> CopyOutcome | None:
         """Return the outcome of an earlier run if it is that of this one, too; None if there is more to be had."""
         part = self._manifest.part(job.file.key)
         if (
             part is None
             or part.kept_bytes is None
             or part.kept_bytes != job.part_bytes
-            or not part.is_same(status.st_size, status.st_mtime_ns, status.st_ino)
+            or part.figures != figures
         ):
             return None
         error = block_error(descriptor, part.kept_bytes)
         if error is None:
             return None
-        return self._failed(job, status, str(error.strerror or error), part.kept_bytes)
+        return self._failed(job, figures, str(error.strerror or error), part.kept_bytes)
 
-    def _send(self, job: CopyJob, descriptor: int, status: os.stat_result) -> CopyOutcome:
-        key, size_bytes = job.file.key, status.st_size
+    def _send(self, job: CopyJob, descriptor: int, figures: FileFigures) -> CopyOutcome:
+        key, size_bytes = job.file.key, figures.size_bytes
         earlier = self._manifest.get(key)
         if earlier is not None and earlier.size_bytes == size_bytes == job.there_bytes:
             source = self._source(job, descriptor, size_bytes)
             while source.read(_HASHED_BYTES):
                 pass
             if source.error is not None:
-                return self._keep(job, descriptor, status, source, "")
+                return self._keep(job, descriptor, figures, source, "")
             if source.sha256() == earlier.sha256:
-                self._note(job, status, source)
+                self._note(job, figures, source)
                 return CopyOutcome(job=job, there_bytes=size_bytes)
         source = self._source(job, descriptor, size_bytes)
         try:
@@ -171,9 +171,9 @@ class FileCopier:
                 raise
             sent_as = ""
         if source.error is not None:
-            return self._keep(job, descriptor, status, source, sent_as)
-        self._note(job, status, source)
-        return CopyOutcome(job=job, sent_bytes=size_bytes, warning=_change_text(job, descriptor, status))
+            return self._keep(job, descriptor, figures, source, sent_as)
+        self._note(job, figures, source)
+        return CopyOutcome(job=job, sent_bytes=size_bytes, warning=_change_text(job, descriptor, figures))
 
     def _source(self, job: CopyJob, descriptor: int, size_bytes: int) -> ReadFile:
         return ReadFile(
@@ -184,22 +184,24 @@ class FileCopier:
             on_bytes=lambda count: self._on_bytes(job.file, count),
         )
 
-    def _note(self, job: CopyJob, status: os.stat_result, source: ReadFile) -> None:
-        copied = CopiedFile(status.st_size, status.st_mtime_ns, status.st_ino, source.sha256())
+    def _note(self, job: CopyJob, figures: FileFigures, source: ReadFile) -> None:
+        copied = CopiedFile(figures, source.sha256())
         needless = "" if job.part_bytes is None else job.part_key
         self._manifest.note(job.file.key, copied, at=job.file.key, needless=needless)
 
     def _wanted_part(self, job: CopyJob, source: ReadFile) -> str:
         """Return the key for what could be read of a file; empty if the output has more of it, or the same."""
-        there_bytes = job.part_bytes or 0
-        if not source.position or source.position < there_bytes:
+        if not source.position or source.position < (job.part_bytes or 0) or self._is_kept(job, source):
             return ""
+        return job.part_key
+
+    def _is_kept(self, job: CopyJob, source: ReadFile) -> bool:
+        """Return whether the output has the very bytes that could be read of a file."""
         part = self._manifest.part(job.file.key)
-        is_same = part is not None and part.sha256 == source.sha256()
-        return "" if source.position == there_bytes and is_same else job.part_key
+        return part is not None and source.position == job.part_bytes and part.sha256 == source.sha256()
 
     def _keep(
-        self, job: CopyJob, descriptor: int, status: os.stat_result, source: ReadFile, sent_as: str
+        self, job: CopyJob, descriptor: int, figures: FileFigures, source: ReadFile, sent_as: str
     ) -> CopyOutcome:
         """Have what comes before the bad byte at the output: it is read again if that does not hold it any more."""
         assert source.error is not None
@@ -213,18 +215,17 @@ class FileCopier:
                     raise
                 break
         error_text = str(source.error.strerror or source.error)
+        if sent_as or self._is_kept(job, kept):
+            copied = CopiedFile(figures, kept.sha256(), kept_bytes=kept.position)
+            self._manifest.note(job.file.key, copied, at=sent_as or job.part_key)
         if not sent_as:
-            return self._failed(job, status, error_text, source.position)
-        copied = CopiedFile(
-            status.st_size, status.st_mtime_ns, status.st_ino, kept.sha256(), kept_bytes=kept.position
-        )
-        self._manifest.note(job.file.key, copied, at=sent_as)
-        return self._failed(job, status, error_text, source.position, kept_bytes=kept.position)
+            return self._failed(job, figures, error_text, source.position)
+        return self._failed(job, figures, error_text, source.position, kept_bytes=kept.position)
 
     def _failed(
         self,
         job: CopyJob,
-        status: os.stat_result | None,
+        figures: FileFigures | None,
         error: str,
         position: int | None,
         *,
@@ -239,25 +240,23 @@ class FileCopier:
             kept_bytes=there_bytes,
             kept_as=job.part_key if there_bytes else "",
             is_kept_earlier=kept_bytes is None and there_bytes > 0,
-            earlier_copy=self._earlier_copy(job, status),
+            earlier_copy=self._earlier_copy(job, figures),
         )
         return CopyOutcome(job=job, failed=failed)
 
-    def _earlier_copy(self, job: CopyJob, status: os.stat_result | None) -> EarlierCopy | None:
+    def _earlier_copy(self, job: CopyJob, figures: FileFigures | None) -> EarlierCopy | None:
         if job.there_bytes is None:
             return None
         earlier = self._manifest.earlier(job.file.key)
         if earlier is None or earlier.size_bytes != job.there_bytes:
             return "unknown"
-        is_same = status is not None and earlier.is_same(status.st_size, status.st_mtime_ns, status.st_ino)
-        return "same" if is_same else "older"
+        return "same" if earlier.figures == figures else "older"
 
 
-def _change_text(job: CopyJob, descriptor: int, before: os.stat_result) -> str:
+def _change_text(job: CopyJob, descriptor: int, before: FileFigures) -> str:
     """Return what there is to say if a file has changed since it was opened, as locks keep only brokers out."""
     with suppress(OSError):
-        now = os.fstat(descriptor)
-        if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        if FileFigures.of(os.fstat(descriptor)) != before:
             return (
                 f"{job.file.path}: written to while it was copied. Remedy: find out by whom, and start again"
             )

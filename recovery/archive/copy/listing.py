@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from recovery.archive.copy.manifest import FileFigures
 from recovery.archive.copy.report import UncopiedFile
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.check.choice import PartitionChoice
@@ -31,7 +32,7 @@ class FoundFile:
         key: at the output.
         part_key: of its beginning, if the rest cannot be read; no file has that name.
         partition: the folder of the partition that it is in, empty for others.
-        status: None if it cannot be looked at.
+        figures: None if it cannot be looked at.
     """
 
     path: str
@@ -39,12 +40,12 @@ class FoundFile:
     key: str
     part_key: str
     partition: str
-    status: os.stat_result | None
+    figures: FileFigures | None
 
     @property
     def size_bytes(self) -> int:
         """How large it is, as far as is known."""
-        return 0 if self.status is None else self.status.st_size
+        return 0 if self.figures is None else self.figures.size_bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,7 +138,7 @@ class _Finder:
                 key=place + entry.name,
                 part_key=place + part_name,
                 partition=partition,
-                status=_status_of(entry),
+                figures=_figures_of(entry),
             )
         elif is_gone(entry.path):
             self.found.warnings.append(gone_text(entry.path))
@@ -158,9 +159,9 @@ def gone_text(path: str) -> str:
     return f"{path}: removed by somebody since it was listed, and not copied"
 
 
-def _status_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+def _figures_of(entry: os.DirEntry[str]) -> FileFigures | None:
     try:
-        return entry.stat()
+        return FileFigures.of(entry.stat())
     except OSError:  # who opens it gets the error
         return None
 

@@ -7,12 +7,13 @@ makes needless, the part of it that an earlier run could read, is removed after 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from recovery.archive.stores.store import OutputStore
 from recovery.errors import UsageError
@@ -25,25 +26,36 @@ _LEAST_SHARE = 20
 """Of the time between two writings, that of one is at most one in so many."""
 
 
+class FileFigures(NamedTuple):
+    """What tells, without reading it, whether a file is still the same."""
+
+    size_bytes: int
+    mtime_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        """Return those of a file with *status*."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
 @dataclass(frozen=True, slots=True)
 class CopiedFile:
     """A file as it was when it was copied.
 
     Attributes:
-        mtime_ns, inode: tell, with the size, whether it is still the same.
         sha256: of the bytes at the output.
         kept_bytes: how many of them are there; None for all.
     """
 
-    size_bytes: int
-    mtime_ns: int
-    inode: int
+    figures: FileFigures
     sha256: str
     kept_bytes: int | None = None
 
-    def is_same(self, size_bytes: int, mtime_ns: int, inode: int) -> bool:
-        """Return whether a file with these figures is the one that was copied."""
-        return (self.size_bytes, self.mtime_ns, self.inode) == (size_bytes, mtime_ns, inode)
+    @property
+    def size_bytes(self) -> int:
+        """Of the file, all of which need not be there."""
+        return self.figures.size_bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +76,7 @@ class _Files:
         rows = []
         for key, one in [*self.whole.items(), *self.parts.items()]:
             kept = [] if one.kept_bytes is None else [one.kept_bytes]
-            rows.append((key, len(kept), [key, one.size_bytes, one.mtime_ns, one.inode, one.sha256, *kept]))
+            rows.append((key, len(kept), [key, *one.figures, one.sha256, *kept]))
         return [json.dumps(row) for _, _, row in sorted(rows)]
 
 
@@ -176,10 +188,8 @@ def read_manifest(store: OutputStore, log_dirs: Mapping[str, str], *, is_forgott
         document = json.loads(head)
         for line in lines:
             key, size_bytes, mtime_ns, inode, sha256, *kept = json.loads(line)
-            kept_bytes = int(kept[0]) if kept else None
-            files.add(
-                str(key), CopiedFile(int(size_bytes), int(mtime_ns), int(inode), str(sha256), kept_bytes)
-            )
+            figures = FileFigures(int(size_bytes), int(mtime_ns), int(inode))
+            files.add(str(key), CopiedFile(figures, str(sha256), int(kept[0]) if kept else None))
         others = {str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(

@@ -79,6 +79,17 @@ def test_the_next_run_asks_for_the_bad_block_alone(disk: Disk) -> None:
     assert (disk.part.stat().st_ino, disk.part.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
+def test_a_part_of_a_file_that_only_has_another_time_is_not_sent_again(disk: Disk) -> None:
+    disk.copy_with_bad_sector()
+    before = disk.part.stat()
+    os.utime(disk.large)
+    assert disk.copy_with_bad_sector().is_kept_earlier
+    assert (disk.part.stat().st_ino, disk.part.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    with bad_sector(disk.large, BAD) as reads:
+        disk.failed(disk.copy())
+    assert reads == [(KEPT, BLOCK_BYTES)]
+
+
 def test_a_part_goes_once_all_of_the_file_is_there(disk: Disk) -> None:
     disk.copy_with_bad_sector()
     assert disk.copy().exit_code == 0
