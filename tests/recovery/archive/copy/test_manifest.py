@@ -117,11 +117,12 @@ def test_what_does_not_reach_the_disk_is_not_named(place: Place, monkeypatch: py
 
 @needs(MOUNTS, MKFS_EXT4, LOOP_DEVICES)
 def test_a_disk_that_does_not_write_back(tmp_path: Path, place: Place) -> None:
-    """Not even if somebody else was told so, whose files it was, too."""
+    """Somebody else was told so, and it does so again by the time that the copy asks."""
     real = LocalStore.sync
 
     def sync(self: LocalStore, keys: Collection[str]) -> None:
         subprocess.run(["sync", "-f", str(mounted)], capture_output=True, check=False)
+        filler.unlink(missing_ok=True)
         real(self, keys)
 
     with failing_disk(tmp_path / "disk") as (mounted, filler), pytest.MonkeyPatch.context() as monkeypatch:
@@ -132,9 +133,29 @@ def test_a_disk_that_does_not_write_back(tmp_path: Path, place: Place) -> None:
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(b"\1" * 65536)
-        with pytest.raises(OSError, match=str(mounted)):
+        with pytest.raises(OSError, match=str(mounted)) as raised:
             copy(place.options())
+        assert raised.value.errno in (errno.EIO, errno.ENOSPC)  # and not that of the manifest, later: EROFS
         assert sorted(place.named()) == ["d1/meta.properties", f"d1/t-0/{place.log.name}"]
+
+
+def test_a_file_is_on_disk_before_it_takes_the_place_of_another(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is new is not waited for."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    copy(place.options())
+    assert not [name for name in synced if place.log.name in name]
+    place.log.write_bytes(b"other bytes")
+    copy(place.options())
+    assert len([name for name in synced if name.startswith(f".{place.log.name}.")]) == 1
 
 
 def test_what_is_no_manifest_is_refused(place: Place) -> None:
