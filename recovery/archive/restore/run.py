@@ -49,8 +49,6 @@ from recovery.watch.events import Observer
 from recovery.write.move_in import finish_move_in, has_intent, remove_stage
 from recovery.write.quarantine import Quarantine
 
-_DEFAULT_THREADS = 2
-
 
 def restore(
     options: RestoreOptions, *, observers: Iterable[Observer] = (), stop: StopRequest | None = None
@@ -97,7 +95,7 @@ class _Run:
         self._progress = RestoreProgress(observers)
         self._stop = stop
         self._limit = RateLimit(options.broker.max_bytes_per_second, check=stop.check)
-        self._thread_count = options.broker.threads or _DEFAULT_THREADS
+        self._thread_count = target.facts.thread_count
         self._quarantines: dict[str, str] = {}
         self._failures: dict[str, OSError] = {}
         self._warnings: list[str] = []

@@ -204,8 +204,10 @@ class LocalStore:
 
     def _refuse_outside(self, path: str) -> None:
         """Raise PermissionError, with the link, if one leads from *path* out of the root: nothing is written there."""
-        root, place = os.path.realpath(self._root), self._root
-        for name in os.path.relpath(os.path.dirname(path), self._root).split("/"):
+        root, place, parent = os.path.realpath(self._root), self._root, os.path.dirname(path)
+        if os.path.commonpath([root, os.path.realpath(parent)]) == root:
+            return
+        for name in os.path.relpath(parent, self._root).split("/"):
             place = os.path.join(place, name)
             if os.path.commonpath([root, os.path.realpath(place)]) != root:
                 detail = f"the link leads out of {self._root}, where nothing is written (put a folder in its place)"
