@@ -144,8 +144,8 @@ class Planner:
             retained=(0, 0) if self._options.is_aux else self._retained(source),
             warnings=tuple(warnings),
         )
-        if existing and self._is_there(planned, existing[0]):
-            return replace(planned.result(), log_dir=existing[0].log_dir, status="unchanged", retained=None)
+        if existing and _is_there(planned, existing[0]):
+            return _unchanged(planned, existing[0])
         if existing and not existing[0].is_empty:
             raise ValueError(
                 f"{existing[0].log_dir}/{source.name} has records. Remedy: move that folder out of the log dir if the "
@@ -280,17 +280,53 @@ class Planner:
             )
         return end + 1
 
-    def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:
-        """Return whether a log is what would be restored: by its topic, and the names and sizes of its segments."""
-        if planned.next_offset is not None:
-            logs = {log_name(planned.next_offset): 0}
-        else:
-            logs = {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
-        return existing.topic_id == planned.topic_id and bool(logs) and logs == dict(existing.logs)
-
     def _retained(self, source: SourcePartition) -> tuple[int, int] | None:
         retention = self._retention_of(source.where.topic)
         return None if retention is None else breached(source.segments, retention, self._now_ms)
+
+
+def _logs(planned: PlannedRestore) -> dict[str, int]:
+    """Return the sizes of the logs that a restored folder has, at most, by name."""
+    if planned.next_offset is not None:
+        return {log_name(planned.next_offset): 0}
+    return {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
+
+
+def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
+    """Return whether a log is, or begins with, what would be restored.
+
+    By its topic, and the names and sizes of its segments. A broker may have gone on in the last one, and in others.
+    """
+    logs = _logs(planned)
+    if existing.topic_id != planned.topic_id or not logs:
+        return False
+    last = max(logs)
+    cut_short = {log_name(one.segment.base_offset) for one in planned.source.segments if one.overlaps_next}
+    return (
+        all(
+            existing.logs.get(name) == size_bytes
+            or (name in cut_short and 0 < existing.logs.get(name, 0) < size_bytes)
+            for name, size_bytes in logs.items()
+            if name != last
+        )
+        and existing.logs.get(last, -1) >= logs[last]
+        and all(name in logs or name > last for name in existing.logs)
+    )
+
+
+def _unchanged(planned: PlannedRestore, existing: ExistingLog) -> RestoredPartition:
+    """Return the report on a log that is there; where it ends is not known if it has gone on."""
+    expected, logs = planned.result(), _logs(planned)
+    has_gone_on = len(existing.logs) > len(logs) or existing.logs[max(logs)] > logs[max(logs)]
+    return replace(
+        expected,
+        log_dir=existing.log_dir,
+        status="unchanged",
+        segments=len(existing.logs),
+        size_bytes=sum(existing.logs.values()),
+        log_end_offset=None if has_gone_on else expected.log_end_offset,
+        retained=None,
+    )
 
 
 def breached(
