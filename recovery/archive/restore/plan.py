@@ -127,7 +127,7 @@ class Planner:
         next_offset = self._next_offset(source, topic_id) if self._options.is_aux else None
         is_renumbered, warnings = self._leader_epochs(source, assignment)
         remote_start, more = self._remote_start(source, topic_id)
-        warnings += more
+        warnings += [*more, *self._other_leaders(assignment)]
         if remote_start is not None and is_renumbered:
             raise ValueError(
                 "a part of it is in remote storage under its own leader epochs, and the cluster's is lower. Remedy: "
@@ -204,6 +204,24 @@ class Planner:
                 f"{replicas}. Remedy: restore it there"
             )
         return assignment
+
+    def _other_leaders(self, assignment: Assignment | None) -> list[str]:
+        """Return a warning if another broker may lead without what is restored here: a follower cuts its log down.
+
+        Kafka: PartitionChangeBuilder, ReplicaFetcherThread.truncate.
+        """
+        node_id = self._target.node_id
+        others = [] if assignment is None else [one for one in assignment.in_sync if one != node_id]
+        if assignment is None or not others:
+            return []
+        brokers = f"{'broker' if len(others) == 1 else 'brokers'} {', '.join(map(str, others))}"
+        alone = f", or start broker {node_id} first, and the others once it leads"
+        return [
+            f"in sync in the cluster: {brokers}. One that leads without these records makes broker {node_id} cut them "
+            f"off. Remedy: restore it there, too, before any of them is started"
+            + alone
+            * (node_id in assignment.in_sync)
+        ]
 
     def _leader_epochs(
         self, source: SourcePartition, assignment: Assignment | None
