@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.brokers.broker import Broker, TopicReads
+from tests.brokers.jars import oracle_classes
 from tests.brokers.tiered_broker import TieredArchive
 from tests.runs.command import RECOVERY, run
 
@@ -90,3 +91,20 @@ def abort_open_transactions(broker: Broker, report: Mapping[str, Any]) -> set[st
                 ask(broker, "TransactionsCommand", *words.split())
                 found.add(f"{partition['topic']}-{partition['partition']}")
     return found
+
+
+def times_of(broker: Broker, timestamps_ms: Sequence[int]) -> dict[str, list[list[int] | None]]:
+    """Offset and timestamp of the first record from each of *timestamps_ms* on, by partition."""
+    printed = broker.run_tool(
+        "TimeOffsets", broker.bootstrap_servers, *map(str, timestamps_ms), after=[oracle_classes()]
+    )
+    found: dict[str, list[list[int] | None]] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def create_all(broker: Broker, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
+    """Create topics, with their numbers of partitions and settings."""
+    given = {
+        name: {"partitions": count, "configs": dict(configs)} for name, (count, configs) in topics.items()
+    }
+    broker.run_tool("NewTopics", broker.bootstrap_servers, json.dumps(given), after=[oracle_classes()])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from tests.brokers.restoring import (
     create,
     reads_of,
     restored,
+    times_of,
 )
 from tests.brokers.tiered_broker import TieredArchive, tiered_broker, unpack_tiered
 
@@ -37,6 +40,40 @@ KEPT = (
 TRANSACTIONAL = ("transactions",)
 
 
+TIMES_MS = [1795325156990 - 60_000 * minutes for minutes in (9999, 70, 61, 55, 40, 31, 22, 13, 7, 3, 1, 0)]
+"""Before the sample `tiered` was stopped; its records are about an hour old at most."""
+
+
+def times_of_the_first(archive: TieredArchive, work_dir: Path) -> dict[str, list[list[int] | None]]:
+    """What the broker of the archive finds by time, in remote storage and in copies of its log dirs."""
+    root = work_dir / "copy"
+    shutil.copytree(archive.root, root, symlinks=True)
+    with tiered_broker(TieredArchive(root=root, log_dirs=(root / "d1", root / "d2")), work_dir, {}) as broker:
+        broker.start()
+        found = times_of(broker, TIMES_MS)
+        broker.stop()
+    return found
+
+
+def compare_times(
+    archive: TieredArchive,
+    first: Mapping[str, list[list[int] | None]],
+    found: Mapping[str, list[list[int] | None]],
+    report: Mapping[str, Any],
+) -> None:
+    """The same offsets by time, but for those behind the archive's end."""
+    compared = set()
+    for one in report["partitions"]:
+        name = f"{one['topic']}-{one['partition']}"
+        for there, here in zip(first[name], found[name], strict=True):
+            if there is not None and there[0] < one["logEndOffset"]:
+                assert here == there, name
+                compared.add((name, there[0]))
+            else:
+                assert here is None, name
+    assert len(compared) > 3 * len(report["partitions"])
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
     return unpack_tiered(tmp_path_factory.mktemp("restore"))
@@ -44,6 +81,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
 
 def test_a_new_cluster_reads_what_was_archived(archive: TieredArchive, tmp_path: Path) -> None:
     topics = [*KEPT, *TRANSACTIONAL]
+    first_times = times_of_the_first(archive, tmp_path / "first")
     broker = Broker([tmp_path / "a", tmp_path / "b"], work_dir=tmp_path / "work", properties=QUIET)
     with broker:
         broker.format()
@@ -61,6 +99,7 @@ def test_a_new_cluster_reads_what_was_archived(archive: TieredArchive, tmp_path:
         assert not RECOVERED.search(broker.log)
         held_back = abort_open_transactions(broker, report)
         assert {name.rpartition("-")[0] for name in held_back} == set(TRANSACTIONAL)
+        compare_times(archive, first_times, times_of(broker, TIMES_MS), report)
         reads = reads_of(broker)
         compared = 0
         for partition in report["partitions"]:

@@ -316,7 +316,8 @@ class _Run:
         for one in planned:
             result = self._result(one, reports.get((log_dir, one.source.name)))
             if result.status == "restored" and one.mode == "full":
-                result = replace(result, warnings=(*result.warnings, *_open_transactions(stage, one, result)))
+                more = (*_open_transactions(stage, one, result), *self._known_producers(stage, one, result))
+                result = replace(result, warnings=(*result.warnings, *more))
             results.append(result)
             if result.status == "restored":
                 assert result.log_start_offset is not None
@@ -336,6 +337,25 @@ class _Run:
             sync_stage(log_dir)
             self._note_quarantine(log_dir, move_in(log_dir, moved, partial(self._quarantine, log_dir)))
         return results
+
+    def _known_producers(self, stage: Stage, planned: PlannedRestore, result: RestoredPartition) -> list[str]:
+        """Return a warning if a log of another cluster knows producers, whose ids this one will give to others.
+
+        Kafka: ProducerIdControlManager, ProducerAppendInfo.checkSequence, ProducerStateEntry.findDuplicateBatch.
+        """
+        assert result.log_end_offset is not None
+        if planned.source.topic_id == result.topic_id:
+            return []
+        since_ms = self._now_ms - self._target.facts.producer_id_expiration_ms
+        producer_ids = stage.producers(planned, result.log_end_offset, since_ms)
+        if not producer_ids:
+            return []
+        known = f"{count_text(len(producer_ids), 'producer')} with ids up to {max(producer_ids)}"
+        return [
+            f"{known} known at its end, and a new cluster gives these ids to others: what such a producer writes first "
+            "may be taken for a duplicate, which is acknowledged and not written. Remedy: until they expire, a day "
+            "after they last wrote, run all brokers with producer.id.expiration.ms=60000"
+        ]
 
     def _has_start_line(self, planned: PlannedRestore, result: RestoredPartition) -> bool:
         """Whether a broker needs the checkpoint to know where the log begins. Kafka: UnifiedLog, LogManager."""
