@@ -35,7 +35,7 @@ _TIERED = {
     "log.retention.check.interval.ms": "500",
     "log.segment.delete.delay.ms": "500",
 }
-_TOPIC = {
+SMALL_SEGMENTS = {
     "remote.storage.enable": "true",
     "internal.segment.bytes": "40960",
     "local.retention.bytes": "40960",
@@ -44,7 +44,9 @@ _TOPIC = {
 }
 
 
-class _Cluster(BrokerPair):
+class TieredPair(BrokerPair):
+    """Such a cluster with tiered storage in `remote`; the brokers run."""
+
     def __init__(self, root: Path, stack: ExitStack) -> None:
         work_dir = root.parent / f"{root.name}-work"
         properties = _TIERED | {"rsm.config.dir": str(root / "remote")}
@@ -85,9 +87,9 @@ def make_leader_changes(root: Path) -> TieredArchive:
     root.mkdir()
     archive = TieredArchive(root=root, log_dirs=(root / "d2", root / "d3"))
     with ExitStack() as stack:
-        cluster = _Cluster(root, stack)
-        cluster.create(CLEAN, _TOPIC)
-        cluster.create(UNCLEAN, _TOPIC | {"unclean.leader.election.enable": "true"})
+        cluster = TieredPair(root, stack)
+        cluster.create(CLEAN, SMALL_SEGMENTS)
+        cluster.create(UNCLEAN, SMALL_SEGMENTS | {"unclean.leader.election.enable": "true"})
         cluster.write(2, CLEAN, 700, transactional_id="first")
         cluster.write(2, UNCLEAN, 600)
         wait_until_still(archive)
