@@ -311,9 +311,10 @@ def _logs(planned: PlannedRestore) -> dict[str, int]:
 
 
 def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
-    """Return whether a log is, or begins with, what would be restored.
+    """Return whether a log has all that would be restored.
 
-    By its topic, and the names and sizes of its segments. A broker may have gone on in the last one, and in others.
+    By its topic, and the names and sizes of its segments. A broker may have gone on in the last one, and in others, and
+    may not have deleted yet what is below the log start.
     """
     logs = _logs(planned)
     if existing.topic_id != planned.topic_id or not logs:
@@ -328,14 +329,15 @@ def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
             if name != last
         )
         and existing.logs.get(last, -1) >= logs[last]
-        and all(name in logs or name > last for name in existing.logs)
+        and all(name in logs or not min(logs) < name < last for name in existing.logs)
     )
 
 
 def _unchanged(planned: PlannedRestore, existing: ExistingLog) -> RestoredPartition:
     """Return the report on a log that is there; where it ends is not known if it has gone on."""
     expected, logs = planned.result(), _logs(planned)
-    has_gone_on = len(existing.logs) > len(logs) or existing.logs[max(logs)] > logs[max(logs)]
+    last = max(logs)
+    has_gone_on = max(existing.logs) > last or existing.logs[last] > logs[last]
     return replace(
         expected,
         log_dir=existing.log_dir,
