@@ -134,7 +134,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
         }
         create_all(second, settings)
         # Asked for a group and a transactional id that there are not, a broker creates these topics, and writes nothing
-        ask(second, "consumer.group.ConsumerGroupCommand", "--list")
         ask_in_vain(second, "consumer.group.ConsumerGroupCommand", "--describe", "--group", "none")
         ask_in_vain(second, "TransactionsCommand", "describe", "--transactional-id", "none")
         second.stop()

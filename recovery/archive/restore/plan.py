@@ -208,19 +208,20 @@ class Planner:
     def _other_leaders(self, assignment: Assignment | None) -> list[str]:
         """Return a warning if another broker may lead without what is restored here: a follower cuts its log down.
 
-        Kafka: PartitionChangeBuilder, ReplicaFetcherThread.truncate.
+        Kafka: AbstractFetcherThread.maybeTruncate.
         """
         node_id = self._target.node_id
-        others = [] if assignment is None else [one for one in assignment.in_sync if one != node_id]
-        if assignment is None or not others:
+        in_sync = () if assignment is None or self._options.is_aux else assignment.in_sync
+        others = [str(one) for one in in_sync if one != node_id]
+        if not others:
             return []
-        brokers = f"{'broker' if len(others) == 1 else 'brokers'} {', '.join(map(str, others))}"
-        alone = f", or start broker {node_id} first, and the others once it leads"
+        brokers = f"{'broker' if len(others) == 1 else 'brokers'} {', '.join(others)}"
+        alone = (
+            f", or start broker {node_id} first, and the others once it leads" if node_id in in_sync else ""
+        )
         return [
             f"in sync in the cluster: {brokers}. One that leads without these records makes broker {node_id} cut them "
-            f"off. Remedy: restore it there, too, before any of them is started"
-            + alone
-            * (node_id in assignment.in_sync)
+            f"off. Remedy: restore it there, too, before any of them is started{alone}"
         ]
 
     def _leader_epochs(

@@ -197,3 +197,19 @@ def test_lines_that_a_broker_wrote_stay(bench: Bench) -> None:
     for name, offset in (("recovery-point", 9000), ("replication", 9001), ("log-start", 400)):
         lines = read_offset_checkpoint((bench.log_dir / f"{name}-offset-checkpoint").read_bytes())
         assert lines["codecs", 0] == offset
+
+
+def test_a_log_that_a_broker_has_cut_off_gets_no_lines(bench: Bench) -> None:
+    """It ends below its log start now, and with that line a broker would delete all of it."""
+    bench.killed(BEFORE_LINES)
+    for path in (bench.log_dir / "codecs-0").glob("*.log"):
+        path.unlink()
+    (bench.log_dir / "codecs-0" / "00000000000000000000.log").write_bytes(b"records of the leader")
+    report, found = bench.restored()
+    assert report.exit_code == 4
+    assert found["codecs-0"].status == "refused"
+    assert found["plain-0"].status == "unchanged"
+    for path in bench.log_dir.glob("*-offset-checkpoint"):
+        assert ("codecs", 0) not in read_offset_checkpoint(path.read_bytes())
+    starts = read_offset_checkpoint((bench.log_dir / "log-start-offset-checkpoint").read_bytes())
+    assert starts["plain", 0] == 0
