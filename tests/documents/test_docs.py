@@ -56,8 +56,9 @@ _OTHER_TOOLS_OPTIONS = {
     *("--strict", "--describe", "--branch", "--source"),
     *("--archives", "--conf", "--py-files", "--what"),
     *("--no-deps", "--wheel-dir", "--timestamps", "--replicas"),
+    *("--group", "--transactional-id"),
 }
-"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's, kubectl's."""
+"""Options in the documents that are not ours: mypy's, Kafka's tools', coverage's, spark-submit's, pip's, kubectl's."""
 
 _OPTIONS_OF_CAMPAIGNS = ("--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json")
 _OPTIONS_OF_OUR_TOOLS = {

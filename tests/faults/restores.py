@@ -1,7 +1,7 @@
 """Restores that are killed at a call, or in which one fails, and that are started again.
 
 What must hold: no half folder; a run in which something failed says so by its exit code and names the errno; the next
-run comes to the same tree.
+run comes to the same tree, and `undo` takes both back.
 
     python -m tests.faults.restores --seed 7 --most 200
     python -m tests.faults.restores --faults --most 200
@@ -87,7 +87,7 @@ class RestoreBench(CommandBench):
     def problems(self, fault: Fault, whole: dict[str, bytes], folders: dict[str, list[str]]) -> Iterator[str]:
         """Yield what is wrong after a run that *fault* has befallen, and one after it."""
         self.fresh()
-        before = self.folders()
+        before, untouched = self.folders(), self.tree()
         killed = self.run(fault)
         yield from unsaid(fault, killed)
         if killed.returncode == 0 and fault.action not in KILLING_ACTIONS and self.tree() != whole:
@@ -104,6 +104,9 @@ class RestoreBench(CommandBench):
             yield f"another tree: {names[:5]}"
         if any((self.root / log_dir / STAGE_FOLDER).exists() for log_dir in ("d1", "d2")):
             yield "the stage is left"
+        undone = self.undo()
+        if undone.returncode != 0 or self.tree() != untouched:
+            yield f"not taken back: {undone.returncode}: {undone.stdout[-300:]}{undone.stderr[-500:]}"
 
 
 def run_cases(bench: RestoreBench, points: Iterable[Fault]) -> list[str]:

@@ -272,7 +272,13 @@ class _Run:
         for one in planned:
             by_dir[one.log_dir].append(one)
         restores = [
-            LogDirRestore(log_dir, partitions, progress=self._progress, stop=self._stop)
+            LogDirRestore(
+                log_dir,
+                partitions,
+                producers_since_ms=self._now_ms - self._target.facts.producer_id_expiration_ms,
+                progress=self._progress,
+                stop=self._stop,
+            )
             for log_dir, partitions in by_dir.items()
         ]
         for restore in restores:

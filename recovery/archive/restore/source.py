@@ -54,6 +54,15 @@ class SourceSegment:
     log_bytes: int
     max_timestamp_ms: int | None
 
+    @property
+    def overlaps_next(self) -> bool:
+        """Whether it has records from the next segment on, which are left to that one."""
+        return (
+            self.end_offset is not None
+            and self.until_offset is not None
+            and self.end_offset >= self.until_offset
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourcePartition:
