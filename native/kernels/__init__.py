@@ -5,6 +5,8 @@ just machine code, and a process that finds it in the cache needs neither numba 
 than a small recovery. docs/kernels.md explains how; begin with `loader`.
 """
 
+from native.kernels.cache import ENVIRONMENT as CACHE_ENVIRONMENT
+from native.kernels.cache import of_this_process as kernel_cache
 from native.kernels.kernel import (
     ALL,
     CHECK_LOGS,
@@ -24,10 +26,11 @@ from native.kernels.kernel import (
     WALK_RECORDS,
     Kernel,
 )
-from native.kernels.loader import ENVIRONMENT, Account, Origin, account, entry, target
+from native.kernels.loader import ENVIRONMENT, Account, Origin, account, entry, make_all, target
 
 __all__ = [
     "ALL",
+    "CACHE_ENVIRONMENT",
     "CHECKSUM",
     "CHECK_LOGS",
     "COMPARE_CHECKSUMS",
@@ -49,5 +52,7 @@ __all__ = [
     "Origin",
     "account",
     "entry",
+    "kernel_cache",
+    "make_all",
     "target",
 ]

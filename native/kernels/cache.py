@@ -30,6 +30,10 @@ import numpy as np
 
 import segfmt.byte_layout
 
+ENVIRONMENT: Final = "KAFKA_LOG_RECOVERY_KERNEL_CACHE"
+"""Environment variable that names the folder for the kernels of all versions and CPUs."""
+_SYSTEM_FOLDER: Final = Path("/var/cache/kafka-log-recovery")
+"""Of images and packages: whoever installs compiles there, and every user finds it."""
 _MAGIC: Final = b"klrkern1"
 _DIGEST_BYTES: Final = 32
 _FOLDER_NAME: Final = re.compile(r"kernels-[0-9a-f]{16}")
@@ -94,7 +98,7 @@ class KernelCache:
             return False
         temporary = self.folder / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
             with open(descriptor, "wb") as file:
                 file.write(self._header(name, payload) + payload)
             temporary.replace(self.folder / name)
@@ -113,15 +117,19 @@ class KernelCache:
 def of_this_process() -> KernelCache:
     """Return the cache for this machine, this compiler, these sources and this environment."""
     key = _key()
-    root = _root()
-    return KernelCache(root and root / f"kernels-{key.hex()[:16]}", key)
+    name = f"kernels-{key.hex()[:16]}"
+    root = _root(name)
+    return KernelCache(root and root / name, key)
 
 
-def _root() -> Path | None:
-    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+def _root(name: str) -> Path | None:
+    """Return where the folder *name* is, or is to be made."""
+    if chosen := os.environ.get(ENVIRONMENT) or os.environ.get("NUMBA_CACHE_DIR"):
         return Path(chosen)
     if caches := os.environ.get("XDG_CACHE_HOME"):
         return Path(caches) / "kafka-log-recovery"
+    if (_SYSTEM_FOLDER / name).is_dir() or os.access(_SYSTEM_FOLDER, os.W_OK):
+        return _SYSTEM_FOLDER
     try:
         return Path("~/.cache/kafka-log-recovery").expanduser()
     except RuntimeError:  # no home
@@ -131,7 +139,7 @@ def _root() -> Path | None:
 def _make(folder: Path) -> bool:
     """Make *folder* if it does not exist; return whether it was made."""
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        folder.mkdir(mode=0o755, parents=True)
     except OSError:  # it exists, perhaps made by another process just now, or it cannot be made
         if not folder.is_dir():
             raise

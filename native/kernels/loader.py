@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from native.cpu_path import CpuPath, Target
 from native.errors import UnknownKernelsError, UnlinkableError
 from native.kernels import cache
-from native.kernels.kernel import Kernel
+from native.kernels.kernel import ALL, Kernel
 from native.kernels.machine_code import MachineCode
 
 ENVIRONMENT: Final = "KAFKA_LOG_RECOVERY_KERNELS"
@@ -56,7 +56,12 @@ def account() -> Account:
     origin = next((one for one in reversed(Origin) if one in _origins), Origin.CACHE)
     is_for_want_of_cache = origin is Origin.MEMORY and not _is_numba_alone()
     problem = cache.of_this_process().problem if is_for_want_of_cache else ""
-    remark = f"compiled kernels cannot be kept for the next run: {problem}" if problem else ""
+    remark = (
+        f"compiled kernels cannot be kept for the next run: {problem}. Remedy: name a folder that this user may write "
+        f"to in {cache.ENVIRONMENT}, or compile into one beforehand with `warm --kernel-cache FOLDER`"
+        if problem
+        else ""
+    )
     return Account(origin, _compile_s, remark)
 
 
@@ -75,6 +80,19 @@ def entry(kernel: Kernel, path: CpuPath | None = None) -> Callable[..., int]:
     """
     with _lock:
         return _load(kernel, path)
+
+
+def make_all(path: CpuPath) -> None:
+    """Load or compile all kernels, so that later processes find them.
+
+    Args:
+        path: a supported one, for the kernels that have a path.
+
+    Raises:
+        UnknownKernelsError: as `entry`.
+    """
+    for kernel in ALL:
+        entry(kernel, path if kernel.has_path else None)
 
 
 @functools.cache

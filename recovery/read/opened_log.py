@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from recovery.read.file_system import fill, open_file
+from recovery.read.file_system import fill, naming, open_file
 from recovery.read.page_cache import STEP_BYTES, CachedFile
 
 
@@ -109,11 +109,17 @@ class OpenedFile(FilePart):
 
     def __init__(self, path: str, *, gives_back: bool = False) -> None:
         descriptor = open_file(path)
+        self._path = path
         try:
             super().__init__(descriptor, size_bytes=os.fstat(descriptor).st_size, gives_back=gives_back)
         except BaseException:
             os.close(descriptor)
             raise
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were. An error names the file."""
+        with naming(self._path):
+            return super().read_at(target, position)
 
     def close(self) -> None:
         """Close the file."""

@@ -19,6 +19,7 @@ from recovery.archive.restore.run import restore
 from recovery.archive.restore.stage import Stage
 from recovery.engine.options import RecoverOptions
 from recovery.errors import InterruptedRecoveryError
+from recovery.read import opened_log
 from recovery.stop_request import StopRequest
 from recovery.watch.events import (
     AuxStateBuilt,
@@ -270,6 +271,27 @@ def test_a_log_dir_fails_before_the_logs_tell_where_they_end(
     again = restore(options)
     restored = {(one.topic, one.partition) for one in again.partitions if one.status == "restored"}
     assert restored == {(one.topic, one.partition) for one in planned}
+
+
+def test_an_object_that_cannot_be_read_is_named(
+    archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not the file that it was to become. The rest of the log dir is restored."""
+    bad = sorted(archive.path.glob("codecs-0-*/*.log"))[2]
+    real, inode = opened_log.fill, bad.stat().st_ino
+
+    def fill(target: memoryview, descriptor: int, position: int) -> int:
+        if os.fstat(descriptor).st_ino == inode:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(target, descriptor, position)
+
+    monkeypatch.setattr(opened_log, "fill", fill)
+    report = restore(options_of(archive))
+    assert report.exit_code == 4
+    assert {one.status for one in report.partitions if one.topic != "codecs"} == {"restored"}
+    assert one_of(report, "codecs-0").status == "failed"
+    assert one_of(report, "codecs-0").reasons == (f"[Errno 5] Input/output error: '{bad}'",)
+    assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
 
 
 def _no_space(*_arguments: object) -> str | None:

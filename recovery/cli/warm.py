@@ -1,0 +1,58 @@
+"""`kafka-log-recovery warm`: compile the kernels beforehand, for images, packages and impatient operators."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from recovery.cli.session import print_result
+from recovery.errors import UsageError
+
+_EPILOG = """\
+exit codes:
+  0  all kernels are there
+  1  they cannot be kept where they were to go
+
+example, in an image or a package, as root:
+  kafka-log-recovery warm --kernel-cache /var/cache/kafka-log-recovery
+Every user then finds them there, on machines with the same type of CPU; on others they are compiled once more.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "warm",
+        help="compile the kernels for this CPU beforehand",
+        description="Compile all kernels for this machine's CPU, which else the first run does, and keep them.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--kernel-cache",
+        metavar="DIR",
+        help="keep them there (default: KAFKA_LOG_RECOVERY_KERNEL_CACHE of the environment, "
+        "/var/cache/kafka-log-recovery where this user may write to it, ~/.cache/kafka-log-recovery)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run `warm` and return its exit code."""
+    from native import kernels
+
+    if arguments.kernel_cache is not None:
+        os.environ[kernels.CACHE_ENVIRONMENT] = os.path.abspath(arguments.kernel_cache)
+    print("compiling kernels for this CPU, once, about 20 s", file=sys.stderr)  # noqa: T201 - what a command line says
+    from native import cpu
+
+    path = cpu.choose()
+    kernels.make_all(path)
+    account, folder = kernels.account(), kernels.kernel_cache().folder
+    if account.origin is kernels.Origin.MEMORY:
+        raise UsageError(account.remark or "the environment keeps kernels from being kept")
+    how = f"compiled in {account.compile_s:.0f} s" if account.compile_s else "there already"
+    print_result(f"{len(kernels.ALL)} kernels for {path.label}: {how}, in {folder}")
+    return 0
