@@ -18,8 +18,11 @@ from tests.runs.command import run
 pytestmark = pytest.mark.long
 
 NOBODY = 65534
-PROGRAM = """\
+PROGRAM = f"""\
+import os
 from native import kernels, segment_scan
+os.setegid({NOBODY})
+os.seteuid({NOBODY})
 segment_scan.warm_up()
 print(kernels.account().origin.value, kernels.account().remark)
 """
@@ -46,9 +49,6 @@ def test_all_kernels_are_where_they_were_to_go_and_another_user_takes_them(ram_p
             [sys.executable, "-c", PROGRAM],
             cwd=ROOT,
             env=os.environ | {cache.ENVIRONMENT: str(kept), "HOME": "/nonexistent"},
-            user=NOBODY,
-            group=NOBODY,
-            extra_groups=[],
             capture_output=True,
             text=True,
             check=True,
