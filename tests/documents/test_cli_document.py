@@ -1,4 +1,4 @@
-"""docs/cli.md has each option as the parser has it."""
+"""docs/reference/cli.md has each option as the parser has it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from recovery.cli.main import build_parser
 from tests import ROOT
 
-TEXT = (ROOT / "docs/cli.md").read_text()
+TEXT = (ROOT / "docs/reference/cli.md").read_text()
 TABLES = TEXT.partition("## Options of `recover`")[2].partition("\n## ")[0]
 ROW = re.compile(r"^\| (`-.*) \|$", re.MULTILINE)
 

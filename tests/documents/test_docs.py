@@ -80,7 +80,7 @@ _OPTIONS_OF_OUR_TOOLS = {
 
 def test_every_document_that_the_readme_needs_is_there() -> None:
     linked = {target for target in _LINK.findall(text_of(ROOT / "README.md")) if target.startswith("docs/")}
-    written = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}
+    written = {name_of(path) for path in ROOT.glob("docs/**/*.md")}
     assert written == {target.partition("#")[0] for target in linked}
 
 
@@ -108,7 +108,7 @@ def test_files_that_are_named_exist() -> None:
 
 
 def test_functions_that_are_named_exist() -> None:
-    places = _PLACE.findall(text_of(ROOT / "docs/recovery-rules.md"))
+    places = _PLACE.findall(text_of(ROOT / "docs/reference/recovery-rules.md"))
     assert len(places) > 30
     for path, name in places:
         assert name in names_of(path), f"{path}:{name}"
@@ -124,7 +124,7 @@ def test_tests_that_are_named_exist() -> None:
 
 
 def test_packages_in_the_architecture_are_those_there_are() -> None:
-    named = set(re.findall(r"`([a-z]+(?:/[a-z]+)*)`", text_of(ROOT / "docs/architecture.md")))
+    named = set(re.findall(r"`([a-z]+(?:/[a-z]+)*)`", text_of(ROOT / "docs/internals/architecture.md")))
     packages = {
         path.parent.relative_to(ROOT / "recovery").as_posix()
         for path in (ROOT / "recovery").glob("**/__init__.py")
@@ -144,7 +144,7 @@ def test_options_that_are_named_exist() -> None:
 
 
 def test_every_option_is_described() -> None:
-    described = set(_OPTION.findall(text_of(ROOT / "docs/cli.md")))
+    described = set(_OPTION.findall(text_of(ROOT / "docs/reference/cli.md")))
     assert options() - {"--help"} - described == set()
 
 
@@ -173,7 +173,7 @@ def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
 
 
 def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
-    section = text_of(ROOT / "docs/cli.md").partition("## Exit codes")[2].partition("\n## ")[0]
+    section = text_of(ROOT / "docs/reference/cli.md").partition("## Exit codes")[2].partition("\n## ")[0]
     table = set(re.findall(r"^\| (\d+)(?:, (\d+))? \|", section, re.MULTILINE))
     documented = {int(code) for row in table for code in row if code}
     in_help = {int(code) for code in re.findall(r"^  (\d+)(?=[, ])", help_of("recover"), re.MULTILINE)}
@@ -224,7 +224,7 @@ def test_the_changelog_knows_this_version() -> None:
 
 
 def test_examples_of_the_formats_are_bytes_of_real_files() -> None:
-    examples = _EXAMPLE.findall(text_of(ROOT / "docs/formats.md"))
+    examples = _EXAMPLE.findall(text_of(ROOT / "docs/reference/formats.md"))
     assert len(examples) >= 15
     for name, kind, content in examples:
         data = (ROOT / name).read_bytes()
@@ -240,7 +240,9 @@ def test_examples_of_the_formats_are_bytes_of_real_files() -> None:
 
 def test_the_manifest_lines_in_the_formats_are_read() -> None:
     examples = [
-        code for language, code in FENCE.findall(text_of(ROOT / "docs/formats.md")) if language == "json"
+        code
+        for language, code in FENCE.findall(text_of(ROOT / "docs/reference/formats.md"))
+        if language == "json"
     ]
     found = read_manifest(read_lines(io.BytesIO("".join(examples).encode()).read))
     assert found.problems == ()
@@ -251,10 +253,12 @@ def test_the_manifest_lines_in_the_formats_are_read() -> None:
 
 
 class TestEdgeCases:
-    """The table of docs/recovery-rules.md against the table that Kafka is asked about."""
+    """The table of docs/reference/recovery-rules.md against the table that Kafka is asked about."""
 
     def rows(self) -> dict[int, list[str]]:
-        lines = re.findall(r"^\| (\d+) \| (.*) \|$", text_of(ROOT / "docs/recovery-rules.md"), re.MULTILINE)
+        lines = re.findall(
+            r"^\| (\d+) \| (.*) \|$", text_of(ROOT / "docs/reference/recovery-rules.md"), re.MULTILINE
+        )
         return {int(number): [cell.strip() for cell in rest.split(" | ")] for number, rest in lines}
 
     def test_all_are_there(self) -> None:

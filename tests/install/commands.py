@@ -85,8 +85,8 @@ SCRIPTS = {
     "docs/progress.md": PLAIN,
     "docs/tiering.md": PLAIN,
     "docs/restore.md": PLAIN,
-    "docs/archive.md": BOTH,
-    "docs/dataframes.md": BOTH,
+    "docs/archives/archive.md": BOTH,
+    "docs/archives/dataframes.md": BOTH,
 }
 """The extras with which the Python of a document is run."""
 

@@ -28,7 +28,7 @@ from tests.runs.driving import footprint
 from tests.servers.file_systems import read_only, tmpfs
 from tests.servers.machine import MOUNTS, OTHER_USER, OTHER_USERS, OTHERS_FILES, needs
 
-DOCUMENT = (ROOT / "docs/log-dirs.md").read_text()
+DOCUMENT = (ROOT / "docs/reference/log-dirs.md").read_text()
 STORAGE_ERROR = "org.apache.kafka.common.errors.KafkaStorageException"
 
 
