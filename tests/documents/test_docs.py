@@ -33,7 +33,7 @@ from tests.documents.texts import (
 )
 from tests.logs.samples import unpack
 
-_LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:segfmt|native|recovery|tests|docs|sample_logs|benchmarks|\.ci)/[\w./-]*[\w/]$")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:::(\w+))?`")
@@ -169,7 +169,7 @@ def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
     assert "python3 dev.py demo" in readme
     assert "python3 dev.py test" in readme
     ci = text_of(ROOT / ".ci/run").splitlines()
-    assert ci[-2:] == ["python3 dev.py check", "python3 dev.py test"]
+    assert ci[-3:] == ["python3 dev.py check", "python3 dev.py docs", "python3 dev.py test"]
 
 
 def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
