@@ -73,6 +73,7 @@ ELSEWHERE = {
     "python3 dev.py demo": "tests/install/test_dev.py",
     "python3 dev.py test": "CI itself (.ci/run)",
     "python3 dev.py check": "CI itself (.ci/run)",
+    "python3 dev.py docs": "CI itself (.ci/run)",
     "python3 dev.py test --quick": "CI itself (.ci/run)",
     "python3 dev.py test tests/kafka -k SeededDamage": "a part of what CI runs",
     ".venv/bin/python -m tests.damage.campaign --cases 1000 --seed 7": "tests/kafka/test_differential.py",
@@ -86,6 +87,7 @@ SCRIPTS = {
     "docs/tiering.md": PLAIN,
     "docs/restore.md": PLAIN,
     "docs/archives/archive.md": BOTH,
+    "docs/archives/spark.md": BOTH,
     "docs/archives/dataframes.md": BOTH,
 }
 """The extras with which the Python of a document is run."""

@@ -20,9 +20,9 @@ KAFKA_LINE = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARN|E
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    """The schema of the JSON report as docs/reference/cli.md prints it."""
+    """The schema of the JSON report as docs/reference/report.md prints it."""
     (found,) = re.findall(
-        r"```json\n(\{\s*\"\$schema.*?)```", (ROOT / "docs/reference/cli.md").read_text(), re.DOTALL
+        r"```json\n(\{\s*\"\$schema.*?)```", (ROOT / "docs/reference/report.md").read_text(), re.DOTALL
     )
     return dict(json.loads(found))
 

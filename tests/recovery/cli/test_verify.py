@@ -68,7 +68,7 @@ def test_the_report_is_as_documented(sample: Sample) -> None:
 
 def test_the_rules_are_those_of_the_document() -> None:
     table = section_of(DOCUMENT, "## Rules") + section_of(
-        ROOT / "docs/archives/archive.md", "## Rules of archives"
+        ROOT / "docs/reference/archive.md", "## Rules of archives"
     )
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert (
@@ -81,7 +81,7 @@ def test_the_rules_are_those_of_the_document() -> None:
 def test_the_options_are_those_of_the_document() -> None:
     from recovery.cli.main import build_parser
 
-    text = section_of(ROOT / "docs/reference/cli.md", "## Options of `verify`")
+    text = section_of(DOCUMENT, "## Options of `verify`")
     documented = {re.findall(r"--[a-z-]+", row)[0] for row in ROW.findall(text)}
     help_text = run("verify", "--help").stdout
     assert documented == set(re.findall(r"(?<![\w-])--[a-z-]+", help_text)) - {"--help"}
