@@ -1,14 +1,14 @@
 """Take the picture of a terminal in the middle of a recovery: events as a driver sends them, shown by the real view.
 
-    python -m benchmarks.terminal_picture [INTO]
+    python -m benchmarks.terminal_picture [--into docs/pictures/terminal.svg]
 
-Writes docs/pictures/terminal.svg, or INTO. The same view makes the same file.
+The same view makes the same file.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,7 +129,7 @@ def _end_of_log(name: str, log_dir: str, seconds: float, finished_count: int) ->
     )
 
 
-def main(into: Path) -> int:
+def main(into: Path) -> None:
     """Draw it."""
     console = Console(
         file=io.StringIO(),
@@ -150,8 +150,11 @@ def main(into: Path) -> int:
         encoding="utf-8",
     )
     print(f"{into}: {into.stat().st_size} bytes")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "pictures" / "terminal.svg"))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--into", type=Path, default=ROOT / "docs" / "pictures" / "terminal.svg")
+    main(parser.parse_args().into)

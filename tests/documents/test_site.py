@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import re
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from benchmarks import terminal_picture
 from tests import ROOT
 from tests.documents.texts import text_of
 
@@ -55,3 +58,17 @@ def test_pipes_in_the_code_of_tables_are_pipes(hooks: ModuleType) -> None:
     assert hooks.for_site("| `auto\\|bar` | a \\| b |\n`a\\|b`", "operate/watch.md") == (
         "| `auto|bar` | a \\| b |\n`a\\|b`"
     )
+
+
+def test_the_picture_of_a_terminal_is_what_the_view_shows(tmp_path: Path) -> None:
+    made = tmp_path / "terminal.svg"
+    terminal_picture.main(made)
+    drawn = text_in(made)
+    assert "cut to 230227968 bytes" in drawn
+    assert drawn == text_in(ROOT / "docs/pictures/terminal.svg"), "python -m benchmarks.terminal_picture"
+
+
+def text_in(picture: Path) -> str:
+    """The words in an SVG file."""
+    words = re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text(encoding="utf-8"))
+    return html.unescape(" ".join(words)).replace("\xa0", " ")
