@@ -83,9 +83,9 @@ ELSEWHERE = {
 
 SCRIPTS = {
     "README.md": PLAIN,
-    "docs/progress.md": PLAIN,
-    "docs/tiering.md": PLAIN,
-    "docs/restore.md": PLAIN,
+    "docs/reference/progress.md": PLAIN,
+    "docs/archives/tiering.md": PLAIN,
+    "docs/archives/restore.md": PLAIN,
     "docs/archives/archive.md": BOTH,
     "docs/archives/spark.md": BOTH,
     "docs/archives/dataframes.md": BOTH,
