@@ -68,9 +68,10 @@ class LogDirOfflineError(RecoveryError):
         self, log_dir: str, error: OSError | str | None = None, *, problems: Iterable[Problem] = ()
     ) -> None:
         self.problems = tuple(problems)
-        self.error = "; ".join(map(str, self.problems)) if error is None else error
+        words = "; ".join(map(str, self.problems))
+        self.error = words if error is None else error
         self.log_dir = log_dir
-        super().__init__(f"{log_dir}: {self.error}")
+        super().__init__(f"{log_dir}: {(words or str(error)).removeprefix(f'{log_dir}: ')}")
 
 
 class PartitionRefusedError(RecoveryError):

@@ -16,9 +16,15 @@ def bytes_text(size_bytes: float) -> str:
     return f"{value:.1f} {unit}" if abs(value) >= 9.995 else f"{value:.2f} {unit}"
 
 
+def exact_bytes_text(size_bytes: int) -> str:
+    """Return *size_bytes* to the byte: "15,417 bytes", from 1 MiB on "1.20 MiB (1,258,291 bytes)"."""
+    exact = f"{size_bytes:,} byte{'' if size_bytes == 1 else 's'}"
+    return exact if size_bytes < 1 << 20 else f"{bytes_text(size_bytes)} ({exact})"
+
+
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
-    """Return *count* things: "1 segment", "2 segments"."""
-    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"
+    """Return *count* things: "1 segment", "2,000 segments"."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def rate_text(bytes_per_second: float | None) -> str:

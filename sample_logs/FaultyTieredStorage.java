@@ -18,6 +18,7 @@ import org.apache.kafka.server.log.remote.storage.Transferer;
  * LocalTieredStorage with the faults of real object stores, each for one topic (configs below `rsm.config.`):
  *
  * `stuck.copy.topic`: a copy comes to a stop behind its second file and stays there until the broker is killed;
+ * `failing.copy.topic`: no copy succeeds, and nothing of it stays;
  * `failing.delete.topic`: no delete succeeds, so that a broker tries again and again;
  * `lost.delete.topic`: a delete is said to have been done, and the objects stay.
  */
@@ -26,12 +27,14 @@ public final class FaultyTieredStorage implements RemoteStorageManager {
     private static volatile String stuckCopyTopic = "";
 
     private final LocalTieredStorage storage = new LocalTieredStorage();
+    private String failingCopyTopic = "";
     private String failingDeleteTopic = "";
     private String lostDeleteTopic = "";
 
     @Override
     public void configure(Map<String, ?> configs) {
         stuckCopyTopic = text(configs, "stuck.copy.topic");
+        failingCopyTopic = text(configs, "failing.copy.topic");
         failingDeleteTopic = text(configs, "failing.delete.topic");
         lostDeleteTopic = text(configs, "lost.delete.topic");
         Map<String, Object> own = new HashMap<>(configs);
@@ -42,6 +45,9 @@ public final class FaultyTieredStorage implements RemoteStorageManager {
     @Override
     public Optional<CustomMetadata> copyLogSegmentData(RemoteLogSegmentMetadata metadata, LogSegmentData data)
             throws RemoteStorageException {
+        String topic = metadata.topicIdPartition().topic();
+        if (topic.equals(failingCopyTopic))
+            throw new RemoteStorageException("copies of " + topic + " are to fail");
         return storage.copyLogSegmentData(metadata, data);
     }
 

@@ -30,7 +30,7 @@ _MOST_REGISTRATION_VERSIONS = {0: 4, 27: 0}
 
 _PARTITION, _PARTITION_CHANGE = 3, 5
 _MOST_PARTITION_VERSION = 2
-_LEADER_TAG, _REPLICAS_TAG, _DIRECTORIES_TAG = 1, 2, 8
+_IN_SYNC_TAG, _LEADER_TAG, _REPLICAS_TAG, _DIRECTORIES_TAG = 0, 1, 2, 8
 
 
 class ApiKey(enum.IntEnum):
@@ -115,6 +115,7 @@ class PartitionRecord:
     Attributes:
         partition: int32.
         replicas: int32, node ids of the brokers.
+        in_sync: those of them that are in sync.
         directories: ids of the log dirs, one for each replica; none before version 1.
         leader_epoch: int32.
     """
@@ -122,6 +123,7 @@ class PartitionRecord:
     topic_id: UUID
     partition: int
     replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
     directories: tuple[UUID, ...]
     leader_epoch: int
 
@@ -137,6 +139,7 @@ class PartitionChangeRecord:
     topic_id: UUID
     partition: int
     replicas: tuple[int, ...] | None
+    in_sync: tuple[int, ...] | None
     directories: tuple[UUID, ...] | None
     has_new_leader: bool
 
@@ -240,14 +243,16 @@ def _read_partition(fields: FlexibleFields, *, has_directories: bool) -> Partiti
     def number() -> int:
         return fields.signed(4)
 
-    partition, topic_id, replicas = number(), fields.uuid(), fields.array(number)
-    for _ in range(3):  # in sync, being removed, being added
+    partition, topic_id = number(), fields.uuid()
+    replicas, in_sync = fields.array(number), fields.array(number)
+    for _ in range(2):  # being removed, being added
         fields.array(number)
     _, leader_epoch, _ = number(), number(), number()
     return PartitionRecord(
         topic_id=topic_id,
         partition=partition,
         replicas=tuple(replicas),
+        in_sync=tuple(in_sync),
         directories=tuple(fields.array(fields.uuid)) if has_directories else (),
         leader_epoch=leader_epoch,
     )
@@ -255,12 +260,19 @@ def _read_partition(fields: FlexibleFields, *, has_directories: bool) -> Partiti
 
 def _read_partition_change(fields: FlexibleFields) -> PartitionChangeRecord:
     partition, topic_id, tagged = fields.signed(4), fields.uuid(), fields.tagged()
-    replicas = FlexibleFields(tagged[_REPLICAS_TAG]) if _REPLICAS_TAG in tagged else None
+
+    def node_ids(tag: int) -> tuple[int, ...] | None:
+        if tag not in tagged:
+            return None
+        nodes = FlexibleFields(tagged[tag])
+        return tuple(nodes.array(lambda: nodes.signed(4)))
+
     directories = FlexibleFields(tagged[_DIRECTORIES_TAG]) if _DIRECTORIES_TAG in tagged else None
     return PartitionChangeRecord(
         topic_id=topic_id,
         partition=partition,
-        replicas=None if replicas is None else tuple(replicas.array(lambda: replicas.signed(4))),
+        replicas=node_ids(_REPLICAS_TAG),
+        in_sync=node_ids(_IN_SYNC_TAG),
         directories=None if directories is None else tuple(directories.array(directories.uuid)),
         has_new_leader=_LEADER_TAG in tagged,
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import is_within, open_archive
-from recovery.check.choice import PartitionChoice
 from recovery.errors import UsageError
+from recovery.logdir.choice import PartitionChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

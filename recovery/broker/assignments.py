@@ -35,11 +35,13 @@ class Assignment:
 
     Attributes:
         replicas: node ids.
+        in_sync: those of them that may lead: they have all that was committed.
         directories: one for each of them, if the cluster assigns log dirs.
         leader_epoch: of the present leader; a later one has a higher one.
     """
 
     replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
     directories: tuple[UUID, ...]
     leader_epoch: int
 
@@ -117,6 +119,7 @@ class _State:
                 self._numbers.setdefault(record.topic_id, set()).add(record.partition)
                 self.partitions[record.topic_id, record.partition] = Assignment(
                     replicas=record.replicas,
+                    in_sync=record.in_sync,
                     directories=record.directories,
                     leader_epoch=record.leader_epoch,
                 )
@@ -132,6 +135,7 @@ class _State:
             self.partitions[record.topic_id, record.partition] = replace(
                 before,
                 replicas=before.replicas if record.replicas is None else record.replicas,
+                in_sync=before.in_sync if record.in_sync is None else record.in_sync,
                 directories=record.directories or before.directories,
                 leader_epoch=before.leader_epoch + record.has_new_leader,
             )

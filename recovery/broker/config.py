@@ -22,6 +22,7 @@ from recovery.broker.settings import (
     Key,
     Layer,
     ListKind,
+    LongKind,
     Settings,
     TextKind,
     list_entries,
@@ -63,6 +64,12 @@ INTERNAL_SEGMENT_BYTES = Key("internal.segment.bytes", IntKind(-(2**31)))
 PREALLOCATE = Key("preallocate", BooleanKind())
 CLEANUP_POLICY = Key("cleanup.policy", _CLEANUP_POLICIES)
 REMOTE_STORAGE_ENABLE = Key("remote.storage.enable", BooleanKind())
+RETENTION_MS = Key("retention.ms", LongKind(-1))
+RETENTION_BYTES = Key("retention.bytes", LongKind(-(2**63)))
+LOG_RETENTION_MS = Key("log.retention.ms", LongKind(-(2**63)))
+LOG_RETENTION_MINUTES = Key("log.retention.minutes", IntKind(-(2**31)))
+LOG_RETENTION_HOURS = Key("log.retention.hours", IntKind(-(2**31)))
+LOG_RETENTION_BYTES = Key("log.retention.bytes", LongKind(-(2**63)))
 
 _CLUSTER_DYNAMIC_KEYS: tuple[Key[object], ...] = (
     LOG_INDEX_INTERVAL_BYTES,
@@ -84,6 +91,10 @@ _BROKER_KEYS = frozenset(
         BROKER_ID,
         REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
         CORDONED_LOG_DIRS,
+        LOG_RETENTION_MS,
+        LOG_RETENTION_MINUTES,
+        LOG_RETENTION_HOURS,
+        LOG_RETENTION_BYTES,
     )
 )
 _BROKER_KEYS_OF_TOPICS = {
@@ -92,6 +103,8 @@ _BROKER_KEYS_OF_TOPICS = {
     SEGMENT_BYTES.name: LOG_SEGMENT_BYTES.name,
     PREALLOCATE.name: LOG_PREALLOCATE.name,
     CLEANUP_POLICY.name: LOG_CLEANUP_POLICY.name,
+    RETENTION_MS.name: LOG_RETENTION_MS.name,
+    RETENTION_BYTES.name: LOG_RETENTION_BYTES.name,
 }
 _LEAST_SIMILARITY = 0.88  # Kafka's other settings are less similar to the keys above
 _BROKER_DYNAMIC_KEYS = (*_CLUSTER_DYNAMIC_KEYS, CORDONED_LOG_DIRS)
@@ -301,7 +314,7 @@ def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
 
 
 def misspelled(properties: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each key in *properties* that is similar to one that is read here.
+    """Return a sentence for each key in *properties* that is similar to one that is read here, and passed over.
 
     A key that is similar to none is another setting of the broker.
     """
@@ -310,16 +323,14 @@ def misspelled(properties: Mapping[str, str]) -> list[str]:
 
 def _meant_by(key: str) -> str:
     if key == REMOTE_STORAGE_ENABLE.name:
-        return f"{key} is a setting of topics, so it is ignored here; give it with --topic-config"
+        return f"{key} is a setting of topics, and has no effect here; give it with --topic-config"
     if key in _BROKER_KEYS_OF_TOPICS:
-        return f"{key} is a setting of topics, so it is ignored here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
+        return f"{key} is a setting of topics, and has no effect here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
     import difflib  # only needed after a mistake
 
     plain = key.lower().replace("_", ".").replace("-", ".")
     similar = difflib.get_close_matches(plain, _BROKER_KEYS, n=1, cutoff=_LEAST_SIMILARITY)
-    return (
-        f"{key} is not a setting of a broker, so it is ignored; did you mean {similar[0]}?" if similar else ""
-    )
+    return f"{key} is not a setting of a broker, and has no effect; is {similar[0]} meant?" if similar else ""
 
 
 def _or_default(value: _T | None, default: _T) -> _T:

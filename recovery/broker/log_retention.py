@@ -11,21 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recovery.broker.cluster_metadata import ClusterMetadata
-from recovery.broker.config import REMOTE_STORAGE_ENABLE
-from recovery.broker.settings import BooleanKind, IntKind, Key, Layer, LongKind, Settings, valid_entries
+from recovery.broker.config import (
+    LOG_RETENTION_BYTES,
+    LOG_RETENTION_HOURS,
+    LOG_RETENTION_MINUTES,
+    LOG_RETENTION_MS,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
+)
+from recovery.broker.settings import BooleanKind, Key, Layer, Settings, valid_entries
 from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
 
 _UNLIMITED = -1
 _HOURS = 168
 
-_RETENTION_MS = Key("retention.ms", LongKind(_UNLIMITED))
-_RETENTION_BYTES = Key("retention.bytes", LongKind(-(2**63)))
 _COPY_DISABLE = Key("remote.log.copy.disable", BooleanKind())
-_LOG_RETENTION_MS = Key("log.retention.ms", LongKind(-(2**63)))
-_LOG_RETENTION_MINUTES = Key("log.retention.minutes", IntKind(-(2**31)))
-_LOG_RETENTION_HOURS = Key("log.retention.hours", IntKind(-(2**31)))
-_LOG_RETENTION_BYTES = Key("log.retention.bytes", LongKind(-(2**63)))
-_DYNAMIC = (_LOG_RETENTION_MS, _LOG_RETENTION_BYTES)
+_DYNAMIC = (LOG_RETENTION_MS, LOG_RETENTION_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +69,10 @@ def retention_of(
         override='--topic-config \'{"TOPIC": {"KEY": ...}}\'',
     )
     broker = Settings((*_dynamic_layers(metadata, node_id), *configs.broker.layers))
-    retention_ms = own.find(_RETENTION_MS)
-    retention_bytes = own.find(_RETENTION_BYTES)
+    retention_ms = own.find(RETENTION_MS)
+    retention_bytes = own.find(RETENTION_BYTES)
     if retention_bytes is None:
-        retention_bytes = broker.find(_LOG_RETENTION_BYTES)
+        retention_bytes = broker.find(LOG_RETENTION_BYTES)
     return LogRetention(
         retention_ms=_broker_retention_ms(broker) if retention_ms is None else retention_ms,
         retention_bytes=_UNLIMITED if retention_bytes is None else retention_bytes,
@@ -93,9 +95,9 @@ def _dynamic_layers(metadata: ClusterMetadata | None, node_id: int | None) -> tu
 
 def _broker_retention_ms(broker: Settings) -> int:
     """Return the first of milliseconds, minutes and hours that is set. Kafka: KafkaConfig.logRetentionTimeMillis."""
-    retention_ms = broker.find(_LOG_RETENTION_MS)
+    retention_ms = broker.find(LOG_RETENTION_MS)
     if retention_ms is None:
-        minutes, hours = broker.find(_LOG_RETENTION_MINUTES), broker.find(_LOG_RETENTION_HOURS)
+        minutes, hours = broker.find(LOG_RETENTION_MINUTES), broker.find(LOG_RETENTION_HOURS)
         retention_ms = (
             (_HOURS if hours is None else hours) * 3_600_000 if minutes is None else minutes * 60_000
         )

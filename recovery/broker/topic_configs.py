@@ -182,7 +182,7 @@ def _read_value(topic: str, key: str, value: object) -> str:
         import difflib  # only needed after a mistake
 
         similar = difflib.get_close_matches(key, TOPIC_CONFIG_NAMES, n=1)
-        hint = f"; did you mean {similar[0]}?" if similar else ""
+        hint = f"; is {similar[0]} meant?" if similar else ""
         raise UsageError(f"{origin}: {key} is not a setting of a topic{hint}")
     if isinstance(value, bool):
         return str(value).lower()

@@ -20,7 +20,6 @@ from uuid import UUID
 
 from recovery.broker.starting_release import StartingRelease
 from recovery.check.checked_log_dir import CheckedLogDir, find_contradictions, kind_of, log_sizes
-from recovery.check.choice import PartitionChoice
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import FileVerdict, Finding, findings_by_file, unreadable
 from recovery.check.folder_files import LocalFolder, read_folder
@@ -34,6 +33,7 @@ from recovery.check.segment import check_segment
 from recovery.check.segment_files import FolderSegmentFiles
 from recovery.check.task import Reading, SegmentResult, SegmentTask
 from recovery.errors import InterruptedRecoveryError
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.lock import is_locked
 from recovery.problem import Note
 from recovery.read.kernel_start import KernelStart, start_kernels

@@ -116,6 +116,20 @@ def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> N
     )
 
 
+def add_verbosity_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `-q` and `-v`, which `verbosity_of` reads."""
+    much = parser.add_argument_group("how much the report says as text").add_mutually_exclusive_group()
+    much.add_argument("-q", "--quiet", action="store_true", help="problems alone; nothing if there are none")
+    much.add_argument(
+        "-v", "--verbose", action="count", default=0, help="each partition; -vv: also each action"
+    )
+
+
+def verbosity_of(arguments: argparse.Namespace) -> int:
+    """Return how much the report says: -1 for problems alone, 0, 1 for each partition, 2 for each action."""
+    return -1 if arguments.quiet else int(arguments.verbose)
+
+
 def observer_options(arguments: argparse.Namespace) -> ObserverOptions:
     """Return what `add_watching_arguments` has declared."""
     from recovery.watch.open import ObserverOptions
@@ -174,7 +188,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     Raises:
         UsageError: the file or a property cannot be read.
     """
-    from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig
+    from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
     from recovery.broker.settings import Layer
 
     file = getattr(arguments, "config", None)
@@ -187,6 +201,8 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
         if last_values.get(key, value) != value:
             notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
         last_values[key] = value
+    for hint in misspelled(last_values):
+        raise UsageError(f"--property {hint}")
     # Checked here, where it is still known which of them a wrong value comes from.
     layers: tuple[Layer, ...] = (Layer("--property", last_values), Layer(f"{file}", properties))
     if file is None and getattr(arguments, "log_dirs", None):

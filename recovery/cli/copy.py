@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
-    add_thread_argument,
+    add_watching_arguments,
     byte_rate,
     log_dirs_of,
+    observer_options,
     properties_of,
+    thread_count,
 )
 from recovery.cli.session import print_result, watched_signals
 
@@ -48,28 +51,31 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
     settings.add_argument(
         "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
     )
-    add_thread_argument(settings)
+    settings.add_argument(
+        "--threads", metavar="N", type=thread_count, help="files that are copied at a time (default: 2)"
+    )
     settings.add_argument(
         "--max-bytes-per-second",
         metavar="N",
         type=byte_rate,
         help="read at most this many bytes a second; k, M and G are powers of 1024",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
-    )
+    add_watching_arguments(parser, served="progress")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    with watched_signals() as signals:
+    with watched_signals() as signals, ExitStack() as process:
         from recovery.archive.copy.run import copy
         from recovery.stop_request import StopRequest
+        from recovery.watch.open import open_observers
 
         stop = StopRequest()
         signals.forward_to(stop)
-        report = copy(_options(arguments), stop=stop)
+        options = _options(arguments)
+        with open_observers(observer_options(arguments), process=process) as observers:
+            report = copy(options, observers=observers, stop=stop)
         print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
     return report.exit_code
 

@@ -11,7 +11,8 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from recovery.cli import archive, estimate, log_dirs, quarantine, recover, undo, verify, watch
@@ -36,8 +37,25 @@ class _Parser(argparse.ArgumentParser):
         """Refuse what is not known here: left to the parser of all commands, the hint would be at its help."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
         return found, unknown
+
+    def _meant(self, unknown: Iterable[str]) -> str:
+        """Return which of this command's options are near to *unknown* ones, as the end of a sentence."""
+        given = (word.partition("=")[0] for word in unknown if word.startswith("--"))
+        near = [get_close_matches(option, self._option_string_actions, n=1) for option in given]
+        named = " and ".join(option for options in near for option in options)
+        return f"; is {named} meant?" if named else ""
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Name the choice that is near to a wrong one. argparse does so since 3.14, if it is asked to."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = get_close_matches(str(value), map(str, action.choices or ()), n=1)
+            if near:
+                error.message += f"; is {near[0]} meant?"
+            raise
 
     def error(self, message: str) -> None:  # type: ignore[override]  # it does not return in either class
         _complain(f"{self.prog}: {message}. Remedy: see {self.prog} --help")
@@ -60,6 +78,9 @@ def _run(argv: Sequence[str] | None) -> int:
     prepare_process()
     try:
         _open_closed_streams()
+        if not (sys.argv[1:] if argv is None else argv):
+            build_parser().print_help()
+            return 1
         arguments = build_parser().parse_args(argv)
         return int(arguments.run(arguments))
     except RecoveryError as error:
@@ -150,6 +171,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     for command in _COMMANDS:
         command.add_parser(commands)
+    helping = commands.add_parser(
+        "help", help="show the help of a command", description="Show the help of a command."
+    )
+    helping.add_argument("words", metavar="COMMAND", nargs="*", help="such as recover, or archive verify")
+    helping.set_defaults(run=lambda arguments: build_parser().parse_args([*arguments.words, "--help"]))
     return parser
 
 

@@ -73,7 +73,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     which.add_argument("--run", metavar="NAME", dest="run_name", help="the run of this name, as list has it")
     which.add_argument("--all", action="store_true", help="all runs")
-    purging.add_argument("--dry-run", action="store_true", help="change nothing, list what would be removed")
+    purging.add_argument(
+        "-n", "--dry-run", action="store_true", help="change nothing, list what would be removed"
+    )
     purging.set_defaults(run=run_purge)
 
 

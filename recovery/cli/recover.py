@@ -13,12 +13,14 @@ from recovery.cli.arguments import (
     add_release_argument,
     add_setting_arguments,
     add_thread_argument,
+    add_verbosity_arguments,
     add_watching_arguments,
     log_dirs_of,
     milliseconds,
     observer_options,
     properties_of,
     topic_configs_of,
+    verbosity_of,
 )
 from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
@@ -48,7 +50,21 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_log_dir_arguments(parser, "recover")
+    where = add_log_dir_arguments(parser, "recover")
+    where.add_argument(
+        "--topic",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this topic; may be given more than once. The rest is left as it is, and the log dirs get no marker",
+    )
+    where.add_argument(
+        "--partition",
+        metavar="TOPIC-N",
+        action="append",
+        default=[],
+        help="only this partition, likewise",
+    )
     settings = add_setting_arguments(parser)
     add_release_argument(settings)
     add_thread_argument(settings)
@@ -67,7 +83,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="the clock by which producers expire, ms since 1970 (default: now)",
     )
     outcome = parser.add_argument_group("outcome")
-    outcome.add_argument("--dry-run", action="store_true", help="change nothing, list what would be done")
+    outcome.add_argument(
+        "-n", "--dry-run", action="store_true", help="change nothing, list what would be done"
+    )
     outcome.add_argument(
         "--restart",
         action="store_true",
@@ -107,6 +125,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="exit with 0 if cuts are all there is to report",
     )
     add_watching_arguments(parser, served="the KIP-831 gauges and more")
+    add_verbosity_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -118,7 +137,8 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        if print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals):
+        is_json = arguments.format == "json"
+        if print_result(report.to_json() if is_json else report.to_text(verbosity_of(arguments)), signals):
             _acknowledge(report)
     if report.exit_code == 2 and arguments.exit_zero_on_truncation:
         return 0
@@ -162,6 +182,8 @@ def _options(arguments: argparse.Namespace) -> RecoverOptions:
         force=arguments.force,
         repair=arguments.repair,
         restart=arguments.restart,
+        topics=tuple(arguments.topic),
+        partitions=tuple(arguments.partition),
         max_bytes_per_second=arguments.max_bytes_per_second,
         drop_cache=arguments.drop_cache,
         processes=arguments.processes,

@@ -84,7 +84,7 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
         "--ignore-cordon", action="store_true", help="choose a log dir even if all of them are cordoned"
     )
     how.add_argument("--quarantine-dir", metavar="DIR", help="where what is replaced goes")
-    how.add_argument("--dry-run", action="store_true", help="write nothing, list what would be done")
+    how.add_argument("-n", "--dry-run", action="store_true", help="write nothing, list what would be done")
     how.add_argument("--restart", action="store_true", help="forget what an interrupted run has fetched")
     settings = add_setting_arguments(parser)
     add_thread_argument(settings)

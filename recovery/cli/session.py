@@ -9,8 +9,9 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,18 @@ _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 
 
 def print_result(text: str, signals: Signals | None = None) -> bool:
+    """Print the result, as `print_parts`; where there is nothing to say, nothing is printed."""
+    return print_parts((text,), signals) if text else True
+
+
+def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
     """Print the result, and return whether all of it was taken: by a reader, or by the disk if it goes to a file.
 
     Only a caller that has closed standard output (`>&-`) wants no report; a reader that has gone (`| head`) has not
     taken all of it, which is an error as a full disk is.
 
     Args:
+        parts: of the result, made as they are printed.
         signals: end the wait for a slow reader at once.
 
     Raises:
@@ -39,7 +46,7 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
     """
     try:
         with nullcontext() if signals is None else signals.raising():
-            _write(text)
+            _write(parts)
     except OSError as error:
         _discard_output()
         if error.errno == errno.EBADF:
@@ -53,10 +60,11 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
     return True
 
 
-def _write(text: str) -> None:
-    """Write *text* to standard output, in as many writes as needed: Python's own makes only one if it has no buffer.
+def _write(parts: Iterable[str]) -> None:
+    """Write *parts* and a line's end to standard output.
 
-    Names in it need not be UTF-8. A report in a file must survive a crash, as losses are reported only once.
+    In as many writes as needed: Python's own makes only one if it has no buffer. Names in it need not be UTF-8.
+    A report in a file must survive a crash, as losses are reported only once.
 
     Raises:
         OSError: it was not written, or did not reach the disk.
@@ -65,15 +73,16 @@ def _write(text: str) -> None:
     try:
         descriptor = stream.fileno()
     except io.UnsupportedOperation:  # a stream of the caller's
-        print(text, flush=True)  # noqa: T201 - what a command line says
+        print("".join(parts), flush=True)  # noqa: T201 - what a command line says
         return
     stream.flush()
-    unwritten = memoryview(f"{text}\n".encode(stream.encoding, "backslashreplace"))
-    while unwritten:
-        try:
-            unwritten = unwritten[os.write(descriptor, unwritten) :]
-        except BlockingIOError:  # a full pipe that another process has made non-blocking
-            select.select((), (descriptor,), ())
+    for part in chain(parts, "\n"):
+        unwritten = memoryview(part.encode(stream.encoding, "backslashreplace"))
+        while unwritten:
+            try:
+                unwritten = unwritten[os.write(descriptor, unwritten) :]
+            except BlockingIOError:  # a full pipe that another process has made non-blocking
+                select.select((), (descriptor,), ())
     try:
         os.fsync(descriptor)
     except OSError as error:

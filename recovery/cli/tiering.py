@@ -6,8 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.cli.arguments import add_setting_arguments, milliseconds, properties_of, topic_configs_of
-from recovery.cli.session import print_result, watched_signals
+from recovery.cli.session import print_parts, print_result, watched_signals
 from recovery.errors import UsageError
 from recovery.printable import printable
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 _METRICS_EPILOG = """\
 exit codes:
-  0  all figures are known
-  1  usage error, or a log dir cannot be listed
+  0  all figures are known, whatever they are
+  1  usage error, or a log dir or the archive cannot be listed
   4  some figures cannot be known; a warning says why
   130, 143  interrupted; nothing is printed
 """
@@ -40,6 +41,18 @@ def add_actions(actions: argparse._SubParsersAction[Any]) -> None:
         "the brokers are down, or copying fails. Nothing is locked or written.",
         epilog=_METRICS_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    metrics.add_argument(
+        "archive",
+        metavar="ARCHIVE",
+        nargs="?",
+        help="the brokers' remote storage, path or URL: count what lies there, too, and what is missing",
+    )
+    metrics.add_argument(
+        "--layout",
+        choices=(AUTO, *LAYOUTS),
+        default=AUTO,
+        help="how the archive names things; auto detects it",
     )
     _add_arguments(metrics, formats=("text", "json", "prometheus"))
     metrics.add_argument(
@@ -122,7 +135,7 @@ def run_retention(arguments: argparse.Namespace) -> int:
         stop = StopRequest()
         signals.forward_to(stop)
         report = foretell_retention(_options(arguments), stop=stop)
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_parts(report.json_parts() if arguments.format == "json" else (report.to_text(),), signals)
     return report.exit_code
 
 
@@ -132,6 +145,8 @@ def _options(arguments: argparse.Namespace) -> TieringOptions:
     properties = properties_of(arguments)
     metadata = (part.strip() for part in arguments.metadata.split(","))
     return TieringOptions(
+        archive=getattr(arguments, "archive", None),
+        layout=getattr(arguments, "layout", AUTO),
         metadata=tuple(part for part in metadata if part),
         config=properties.values,
         config_notes=properties.notes,

@@ -45,7 +45,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         dest="run_name",
         help="the run to take back (default: the newest of each log dir)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="change nothing, list what would be done")
+    parser.add_argument(
+        "-n", "--dry-run", action="store_true", help="change nothing, list what would be done"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the result")
     parser.set_defaults(run=run)
 

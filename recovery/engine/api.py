@@ -22,7 +22,13 @@ from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
 from recovery.engine.run import BrokerFacts, Engine
 from recovery.errors import UsageError
-from recovery.logdir.dirs import BrokerDirs, cordons_in, find_broker_dirs, topics_in
+from recovery.logdir.dirs import (
+    BrokerDirs,
+    cordons_in,
+    find_broker_dirs,
+    refuse_missing_partitions,
+    topics_in,
+)
 from recovery.logdir.identity import Identity, identify
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
@@ -71,6 +77,7 @@ def recover(
     options = replace(options, quarantine_dir=dirs.quarantine_dir)
     # Locked before the metadata log is read: a running broker would still write to it.
     with LogDirLocks(dirs.locked_dirs, dry_run=options.dry_run) as locks:
+        refuse_missing_partitions(options.choice(), dirs.log_dirs)
         broker = broker_facts(
             dirs, options, is_place_configured=log_dirs is None, offline=locks.offline.keys()
         )

@@ -39,7 +39,7 @@ def plan_handoff(
         is_complete: whether these are all partitions; if not, no marker is written.
         is_changed: whether anything in the dir was changed, so that a marker that was there has been removed.
     """
-    is_left_alone = not logs and bool(inventory.tasks or inventory.refused)
+    is_left_alone = not logs and bool(inventory.tasks or inventory.refused or inventory.left_out)
     if handoff == "none" or is_left_alone:
         return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
     refused = _refused_keys(inventory, logs)
@@ -136,7 +136,8 @@ def _refused_keys(
     inventory: LogDirInventory, logs: Mapping[str, tuple[PartitionTask, LogBounds]]
 ) -> set[tuple[str, int]]:
     """Return topic and number of the partitions that were left alone: their lines in the checkpoints stay."""
-    return {_key_of_folder(refusal.folder) for refusal in inventory.refused} | {
+    left_alone = (*(refusal.folder for refusal in inventory.refused), *inventory.left_out)
+    return {_key_of_folder(folder) for folder in left_alone} | {
         (task.topic_partition.topic, task.topic_partition.partition)
         for task in inventory.tasks
         if task.folder not in logs

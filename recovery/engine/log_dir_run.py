@@ -304,7 +304,8 @@ class LogDirRun:
             for folder, result in results.items()
             if result.bounds is not None
         }
-        is_complete = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
+        is_all_done = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
+        is_complete = is_all_done and not self._inventory.left_out
         is_changed = any(result.is_changed for result in results.values())
         if not self._dry_run:
             reports = (result.report for result in results.values())
@@ -329,12 +330,15 @@ class LogDirRun:
             handoff = self._job.options.handoff
             self._notify(LogDirHandedOver(log_dir=log_dir, handoff=handoff, wrote_marker=marker))
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
-        is_untouched = not is_changed and plan.is_empty and is_complete and not self._job.repairs
+        # A clean dir of which a part was looked at, and found in order, is as clean as before
+        is_in_order = is_complete or (is_all_done and had_marker)
+        is_untouched = not is_changed and plan.is_empty and is_in_order and not self._job.repairs
         return self._report(
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
             marker=marker,
             partitions=self._partition_reports(),
-            actions=(*self._job.repairs, *(f"write {name}" for name in written)),
+            repairs=self._job.repairs,
+            actions=tuple(f"write {name}" for name in written),
             needed_bytes=self._context.space.needed_bytes(log_dir),
             free_bytes=self._free_bytes,
             earlier_cuts=earlier_cuts,
@@ -364,7 +368,7 @@ class LogDirRun:
             status=status,
             marker=reported_marker(self._inventory.log_dir),
             partitions=self._partition_reports(unfinished),
-            actions=self._job.repairs,
+            repairs=self._job.repairs,
             error=error,
             earlier_cuts=self._untold_cuts(),
         )
@@ -376,6 +380,7 @@ class LogDirRun:
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
+            not_chosen=self._inventory.left_out,
             warnings=tuple(map(str, self._inventory.notes)),
             notes=tuple(self._notes),
             **fields,

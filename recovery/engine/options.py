@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.options import LogDirOptions, refuse_wrong_choice
 from recovery.watch.events import Handoff
 
@@ -26,6 +27,8 @@ class RecoverOptions(LogDirOptions):
         force: recover as after an unclean shutdown, whatever the markers say.
         repair: first move to quarantine what keeps a broker from loading, if that costs no batch.
         restart: forget what an interrupted run has done, and start over.
+        topics, partitions: only these are recovered, all without either; the rest of a log dir is left as it is, so
+            the dir is not handed over.
         processes: whether each log dir gets a process of its own: `auto` if there are so many logs that it pays,
             `always` or `never`. With a limit on bytes a second there is one process.
         acknowledge: whether losses count as reported once the report is returned; else call `cut_ledger.acknowledge`.
@@ -39,6 +42,8 @@ class RecoverOptions(LogDirOptions):
     force: bool = False
     repair: bool = False
     restart: bool = False
+    topics: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
     processes: Processes = "auto"
     acknowledge: bool = True
 
@@ -58,4 +63,14 @@ class RecoverOptions(LogDirOptions):
             "--handoff": self.handoff,
             "--keep-deleted": str(self.keep_deleted).lower(),
             "--force": str(self.force).lower(),
+            "--topic": ",".join(sorted(self.topics)),
+            "--partition": ",".join(sorted(self.partitions)),
         }
+
+    def choice(self) -> PartitionChoice:
+        """Return the choice of partitions, which notes the ones that it has seen.
+
+        Raises:
+            UsageError: a name in `partitions` has no number.
+        """
+        return PartitionChoice(self.topics, self.partitions)

@@ -178,7 +178,7 @@ class LogDirProcess:
             partitions=()
             if is_asked
             else (*refused_reports(inventory), *failed_reports(inventory, (), error)),
-            actions=job.repairs,
+            repairs=job.repairs,
             passed_over=inventory.passed_over,
             error=str(error),
         )

@@ -204,8 +204,10 @@ class LogDirReport:
         status: unchanged, recovered, partial (some partitions refused or failed), offline (an I/O error
             ended the work) or interrupted (a signal did).
         marker: whether `.kafka_cleanshutdown` is there now, or would be; None if an I/O error prevents a look.
+        repairs: what `--repair` has moved away, or would.
         actions: on the files of the log dir itself.
         passed_over: folders that are left alone.
+        not_chosen: folders of logs that are left as they are, since others were chosen.
         warnings: why a broker will still take the dir offline although its logs are recovered, and what was
             ignored or assumed.
         notes: other notes on the dir.
@@ -221,9 +223,11 @@ class LogDirReport:
     had_clean_shutdown: bool
     marker: bool | None
     partitions: tuple[PartitionReport, ...]
+    repairs: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
     quarantine: str | None = None
     passed_over: tuple[str, ...] = ()
+    not_chosen: tuple[str, ...] = ()
     error: str | None = None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -248,7 +252,8 @@ class LogDirReport:
             "cleanShutdownMarker": self.marker,
             "quarantine": self.quarantine,
             "leftAlone": list(self.passed_over),
-            "actions": list(self.actions),
+            "notChosen": list(self.not_chosen),
+            "actions": [*self.repairs, *self.actions],
             "warnings": list(self.warnings),
             "notes": [note.to_json() for note in self.all_notes],
             "neededBytes": self.needed_bytes,
@@ -326,9 +331,11 @@ class RecoveryReport:
         }
         return json.dumps(document, indent=2)
 
-    def to_text(self) -> str:
-        """Return the report for a person to read."""
-        return "\n".join(printable(line) for line in text_lines(self))  # a name must not forge a line
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for a person to read: -1 for problems alone, 1 for each partition, 2 for each action."""
+        return "\n".join(
+            printable(line) for line in text_lines(self, verbosity)
+        )  # a name must not forge a line
 
 
 def _cut_to_json(cut: Cut) -> dict[str, Any]:

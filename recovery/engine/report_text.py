@@ -1,152 +1,301 @@
-"""The report of a run for people: problems first, and no more than needed of what went well."""
+"""The report of a run for people: problems first, then what went well in one line, and what a broker will do.
+
+What is the same in many logs is one line with their number, and what is too long for a screen is counted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from recovery.load.model import Cut
+from recovery.logdir.quarantine_place import possible_roots
+from recovery.quantity import bytes_text, count_text, exact_bytes_text
+from recovery.watch.phases import PhaseTime
 
 if TYPE_CHECKING:
     from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
 
-_MOST_QUIET_PARTITIONS = 30
+PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
+"""How much is said: `-q`, without an option, `-v`, `-vv`."""
+_MOST_LOGS = 20
+"""Logs of one kind of problem that are listed; the others are counted, unless more is asked for."""
+_MOST_NAMED = 3
+"""Names in a line about several logs."""
 
 
-def text_lines(report: RecoveryReport) -> Iterable[str]:
+def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
     """Yield the lines of *report*, without line ends; names in them are not escaped."""
-    verb = "would be" if report.dry_run else "are"
-    for log_dir in report.log_dirs:
-        yield f"{log_dir.log_dir}: {_dir_text(log_dir, dry_run=report.dry_run)}"
-        if log_dir.error and not log_dir.problems:
-            yield f"  {log_dir.error}"
-        yield from (f"  {problem}" for problem in log_dir.problems)
-        if report.dry_run and log_dir.needed_bytes:
-            yield f"  needs at most {log_dir.needed_bytes} bytes here, {log_dir.free_bytes} free"
-        for earlier in log_dir.earlier_cuts:
-            yield f"  {earlier}"
-            yield from (f"    {_cut_text(cut)}" for cut in earlier.cuts)
-        yield from _partitions_lines(log_dir.partitions, with_actions=report.dry_run)
-        for folder in log_dir.passed_over:
-            yield f"  {folder}: left alone"
-        for action in log_dir.actions:
-            yield f"  {action}"
-        for note in log_dir.all_notes:
-            yield f"  note: {note.text}"
-        if log_dir.quarantine and any(partition.quarantined for partition in log_dir.partitions):
-            yield f"  quarantine: {log_dir.quarantine}"
-        elif log_dir.quarantine:
-            yield f"  what was replaced or moved away is kept in {log_dir.quarantine}"
-    for note in report.notes:
-        yield f"note: {note.text}"
+    most = None if verbosity >= EACH_PARTITION else _MOST_LOGS
+    yield from _problems(report, most)
+    yield from _notes(report, most, with_info=verbosity > PROBLEMS_ALONE)
+    if verbosity <= PROBLEMS_ALONE:
+        return
+    if verbosity >= EACH_PARTITION:
+        for log_dir in report.log_dirs:
+            yield from _log_dir_lines(log_dir, with_actions=verbosity >= EACH_ACTION)
+    yield _what_went_well(report)
+    yield from _what_brokers_do(report)
     yield f"{'planned' if report.dry_run else 'done'} {report.release}"
-    if report.phases:
-        times = ", ".join(f"{phase.phase} {phase.thread_ms / 1000:.1f} s" for phase in report.phases)
-        yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {times}"
-    counts = _count(partition.status for partition in report.partitions)
-    counts_text = ", ".join(f"{counts[status]} {status}" for status in counts)
-    if not counts_text:
-        counts_text = (
-            "nothing found" if report.signal_exit_code is None else "interrupted before any was recovered"
-        )
-    yield f"{len(report.partitions)} partitions: {counts_text}" + (
-        " (dry run: nothing was changed)" if report.dry_run else ""
-    )
-    repairable = sum(problem.repair is not None for problem in report.problems)
-    if repairable:
-        yield f"{repairable} of {len(report.problems)} problems can be repaired: recover --repair moves files away"
-    cut = sum(partition.truncated_bytes for partition in report.partitions)
-    if cut:
-        batches = sum(partition.truncated_batches for partition in report.partitions)
-        yield f"{cut} bytes ({batches} batches) {verb} cut off and kept in quarantine"
-    earlier_bytes = sum(
-        earlier_cut.truncated_bytes for log_dir in report.log_dirs for earlier_cut in log_dir.earlier_cuts
-    )
-    if earlier_bytes:
-        yield f"{earlier_bytes} bytes were cut off by an earlier run, which did not get to say so"
-    hole_count = sum(bool(partition.holes) for partition in report.partitions)
-    if hole_count:
-        yield f"offsets are missing in {_partitions_count(hole_count)}"
-    earlier_count = sum(
-        bool(earlier_cut.holes) for log_dir in report.log_dirs for earlier_cut in log_dir.earlier_cuts
-    )
-    if earlier_count:
-        yield (
-            f"offsets were missing in {_partitions_count(earlier_count)} that an earlier run read, "
-            "which did not get to say so"
-        )
+    if verbosity >= EACH_PARTITION and report.phases:
+        yield f"threads: {', '.join(map(_phase_text, report.phases))}"
+    yield from _what_to_type(report)
 
 
-def _partitions_count(count: int) -> str:
-    return f"{count} partition{'s' if count > 1 else ''}"
+# -- what went wrong -----------------------------------------------------------------------------------------------
 
 
-def _dir_text(log_dir: LogDirReport, *, dry_run: bool) -> str:
-    if log_dir.status == "offline":
-        return "offline; what was not reached is as it was"
+def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
+    for log_dir in report.log_dirs:
+        yield from _log_dir_problems(log_dir, "TO BE REPAIRED" if report.dry_run else "REPAIRED")
+    for status in ("failed", "refused"):
+        yield from _left_alone([one for one in report.partitions if one.status == status], most)
+    cut = [one for one in report.partitions if one.losses]
+    cut.sort(key=lambda one: (-_lost_offsets(one.losses), -one.truncated_bytes, one.log_dir, one.folder))
+    verb = "TO BE CUT" if report.dry_run else "CUT"
+    quarantines = {log_dir.log_dir: log_dir.quarantine for log_dir in report.log_dirs}
+    for one in cut[:most]:
+        yield from _cut_lines(one, verb, quarantines.get(one.log_dir))
+    if rest := cut[len(cut[:most]) :]:
+        size_bytes = exact_bytes_text(sum(one.truncated_bytes for one in rest))
+        where = "-v lists them" if report.dry_run else "quarantine list --format json has them"
+        yield f"{verb} {count_text(len(rest), 'more log')}: {size_bytes} ({where})"
+    missing = [(one, hole) for one in report.partitions for hole in one.holes]
+    yield from (f"MISSING {_path(one)}: {hole}" for one, hole in missing[:most])
+    if rest_count := len(missing) - len(missing[:most]):
+        yield f"MISSING in {count_text(rest_count, 'more place')} (verify names them)"
+    for log_dir in report.log_dirs:
+        for earlier in log_dir.earlier_cuts:
+            yield f"EARLIER {log_dir.log_dir}: {earlier}"
+            yield from (f"    {_one_cut(cut)}" for cut in earlier.cuts)
+
+
+def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
+    texts = [str(problem).removeprefix(f"{log_dir.log_dir}: ") for problem in log_dir.problems]
     if log_dir.status == "interrupted":
-        return "interrupted, not handed over"
-    if log_dir.status == "unchanged":
-        return "nothing to recover, nothing changed"
-    counts = _count(partition.status for partition in log_dir.partitions)
-    counts_text = ", ".join(f"{count} {status}" for status, count in counts.items())
-    if log_dir.marker and any(partition.status in ("refused", "failed") for partition in log_dir.partitions):
-        marker = "the clean-shutdown marker stays, but a broker may halt on what is refused"
-    elif log_dir.marker:
-        marker = "a broker will skip recovery here"
-    else:
-        marker = "no clean-shutdown marker: a broker will check this dir"
-    return f"{counts_text or 'no partitions'}; {marker}" + (" (dry run)" if dry_run else "")
+        yield f"INTERRUPTED {log_dir.log_dir}: {log_dir.error}"
+    elif log_dir.status == "offline":
+        first, *texts = texts or [(log_dir.error or "").removeprefix(f"{log_dir.log_dir}: ")]
+        yield f"OFFLINE {log_dir.log_dir}: {first}"
+    elif texts:
+        first, *texts = texts
+        yield f"PROBLEM {log_dir.log_dir}: {first}"
+    yield from (f"    {text}" for text in texts)
+    if log_dir.status == "offline" and log_dir.partitions:
+        yield "    what was not reached is as it was"
+    yield from (f"{repaired} {log_dir.log_dir}: {repair}" for repair in log_dir.repairs)
 
 
-def _partitions_lines(partitions: Iterable[PartitionReport], *, with_actions: bool) -> Iterable[str]:
-    """Yield lines for all partitions that need them, but only for the first ones that were merely recovered."""
-    quiet_count = 0
-    for partition in partitions:
-        is_quiet = not (partition.cuts or partition.holes or partition.warnings)
-        if partition.status == "recovered" and is_quiet and not with_actions:
-            quiet_count += 1
-            if quiet_count > _MOST_QUIET_PARTITIONS:
-                continue
-        elif partition.status == "unchanged" and is_quiet:
-            continue
-        yield from _partition_lines(partition, with_actions=with_actions)
-    if quiet_count > _MOST_QUIET_PARTITIONS:
-        yield f"  and {quiet_count - _MOST_QUIET_PARTITIONS} more recovered, nothing lost (--format json names them)"
+def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
+    """Yield what was refused, or has failed: what is the same in several logs once."""
+    groups = _grouped(partitions, _why)
+    for why, ones in groups[:most]:
+        word = ones[0].status.upper()
+        if len(ones) == 1:
+            first, *others = _reasons(ones[0])
+            yield f"{word} {_path(ones[0])}: {first}"
+            yield from (f"    {text}" for text in others)
+        else:
+            yield f"{word} {count_text(len(ones), 'log')}: {'; '.join(why)}: {_named(ones, most)}"
+    if rest := groups[len(groups[:most]) :]:
+        count = sum(len(ones) for _, ones in rest)
+        yield f"{partitions[0].status.upper()} {count_text(count, 'more log')} (-v lists them)"
 
 
-def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Iterable[str]:
-    line = f"  {partition.folder}: {partition.status}"
+def _reasons(partition: PartitionReport) -> Sequence[str]:
+    """Return why a log was left alone, without its own name, which stands before it."""
+    texts = [*map(str, partition.problems)] or partition.reasons or ["it does not say why"]
+    return [text.removeprefix(f"{partition.folder}: ") for text in texts]
+
+
+def _why(partition: PartitionReport) -> tuple[str, ...]:
+    """Return why a log was left alone, in words that are the same for others with the same problem."""
+    if partition.problems:
+        return tuple(f"{problem.rule}. Remedy: {problem.remedy}" for problem in partition.problems)
+    return tuple(reason.replace(_path(partition), "...") for reason in partition.reasons)
+
+
+def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) -> Iterator[str]:
+    cuts = partition.losses
+    lost = f"{_offsets(cuts)}, {_amount(partition.truncated_bytes, sum(cut.batch_count for cut in cuts))}"
+    yield f"{verb} {_path(partition)}: {lost}"
+    for cut in cuts:
+        yield f"    {_one_cut(cut)}" if len(cuts) > 1 else f"    {_where(cut)}: {cut.reason}"
+    if partition.quarantined and quarantine is not None:
+        yield f"    kept in {quarantine}"
+
+
+def _one_cut(cut: Cut) -> str:
+    return f"{_where(cut)}: {_amount(cut.size_bytes, cut.batch_count)}: {cut.reason}"
+
+
+def _where(cut: Cut) -> str:
+    is_whole = cut.position == 0 and not cut.is_scattered
+    return f"{cut.file}, {'the whole segment' if is_whole else f'from position {cut.position:,} on'}"
+
+
+def _offsets(cuts: Sequence[Cut]) -> str:
+    """Return which offsets are lost, as far as headers tell."""
+    first = min((cut.first_offset for cut in cuts if cut.first_offset >= 0), default=-1)
+    last = max((cut.last_offset for cut in cuts), default=-1)
+    if first < 0:
+        return "offsets that cannot be told"
+    if last < 0 or any(cut.last_offset < 0 for cut in cuts):
+        return f"offsets from {first} on"
+    return f"offsets {first} to {last} (at most {count_text(_lost_offsets(cuts), 'record')})"
+
+
+def _lost_offsets(cuts: Sequence[Cut]) -> int:
+    return sum(
+        cut.last_offset - cut.first_offset + 1 for cut in cuts if 0 <= cut.first_offset <= cut.last_offset
+    )
+
+
+def _notes(report: RecoveryReport, most: int | None, *, with_info: bool) -> Iterator[str]:
+    """Yield what the operator should know although nothing is lost: once, however many logs it is about."""
+    noted = [(text, one) for one in report.partitions for text in one.warnings]
+    for text, pairs in groupby(sorted(noted, key=lambda pair: pair[0]), key=lambda pair: pair[0]):
+        logs = [one for _, one in pairs]
+        yield f"NOTE {_path(logs[0]) if len(logs) == 1 else f'{len(logs):,} logs ({_named(logs, most)})'}: {text}"
+    for log_dir in report.log_dirs:
+        for note in log_dir.all_notes:
+            if with_info or note.level != "info":
+                yield f"NOTE {log_dir.log_dir}: {note.text.removeprefix(f'{log_dir.log_dir}: ')}"
+    yield from (f"NOTE {note.text}" for note in report.notes if with_info or note.level != "info")
+
+
+def _grouped(
+    partitions: Sequence[PartitionReport], key: Callable[[PartitionReport], tuple[str, ...]]
+) -> list[tuple[tuple[str, ...], list[PartitionReport]]]:
+    """Return *partitions* by *key*, the largest groups first."""
+    groups: dict[tuple[str, ...], list[PartitionReport]] = {}
+    for one in partitions:
+        groups.setdefault(key(one), []).append(one)
+    return sorted(groups.items(), key=lambda item: -len(item[1]))
+
+
+def _named(partitions: Sequence[PartitionReport], most: int | None) -> str:
+    shown = partitions if most is None else partitions[:_MOST_NAMED]
+    more = len(partitions) - len(shown)
+    return ", ".join(map(_path, shown)) + (f" and {more:,} more" if more else "")
+
+
+def _path(partition: PartitionReport) -> str:
+    return os.path.join(partition.log_dir, partition.folder)
+
+
+def _amount(size_bytes: int, batch_count: int) -> str:
+    return f"{exact_bytes_text(size_bytes)}, {count_text(batch_count, 'batch', 'batches')}"
+
+
+# -- each partition ------------------------------------------------------------------------------------------------
+
+
+def _log_dir_lines(log_dir: LogDirReport, *, with_actions: bool) -> Iterator[str]:
+    yield f"{log_dir.log_dir}: {count_text(len(log_dir.partitions), 'log')}"
+    for partition in log_dir.partitions:
+        yield f"  {_partition_line(partition)}"
+        for cut in partition.cuts:
+            if cut.is_preallocated:
+                yield f"    {_where(cut)}: {exact_bytes_text(cut.size_bytes)}: {cut.reason}"
+        if with_actions:
+            yield from (f"    save {save}" for save in partition.to_quarantine)
+            yield from (f"    {action}" for action in partition.actions)
+    yield from (f"  {folder}: left alone" for folder in log_dir.passed_over)
+    if with_actions:
+        yield from (f"  {action}" for action in log_dir.actions)
+
+
+def _partition_line(partition: PartitionReport) -> str:
+    line = f"{partition.folder}: {partition.status}"
     if partition.log_end_offset >= 0:
         line += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
     if partition.status in ("refused", "failed"):
         pass  # where it ended says more than what was read before
     elif partition.recovered_segments > partition.segment_count:
-        line += f", {partition.recovered_segments} segments read, {partition.segment_count} left"
+        read = count_text(partition.recovered_segments, "segment")
+        line += f", {read} read, {partition.segment_count:,} left"
     elif partition.recovered_segments:
-        line += f", {partition.recovered_segments} of {partition.segment_count} segments read"
+        segments = count_text(partition.segment_count, "segment")
+        line += f", {partition.recovered_segments:,} of {segments} read"
     if partition.pending_deletion_count:
-        line += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"
-    yield line
-    yield from (f"    {_cut_text(cut)}" for cut in partition.cuts)
-    yield from (f"    {hole}" for hole in partition.holes)
-    for reason in partition.reasons if not partition.cuts else ():
-        yield f"    {reason}"
-    if with_actions:
-        yield from (f"    save {save}" for save in partition.to_quarantine)
-        yield from (f"    {action}" for action in partition.actions)
-    for warning in partition.warnings:
-        yield f"    note: {warning}"
+        files = count_text(partition.pending_deletion_count, ".deleted file")
+        line += f", {files} ({exact_bytes_text(partition.pending_deletion_bytes)}) gone"
+    return line
 
 
-def _cut_text(cut: Cut) -> str:
-    is_whole = cut.position == 0 and not cut.is_scattered
-    part = "whole segment" if is_whole else f"from byte {cut.position}"
-    return f"{cut.file} {part}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
+def _phase_text(phase: PhaseTime) -> str:
+    return f"{phase.phase} {phase.thread_ms / 1000:.1f} s (CPU {phase.cpu_ms / 1000:.1f} s)"
 
 
-def _count(statuses: Iterable[str]) -> Mapping[str, int]:
-    counts: dict[str, int] = {}
-    for status in statuses:
-        counts[status] = counts.get(status, 0) + 1
-    return counts
+# -- what went well, and what comes next ---------------------------------------------------------------------------
+
+
+def _what_went_well(report: RecoveryReport) -> str:
+    parts = []
+    for status in ("recovered", "unchanged"):
+        ones = [one for one in report.partitions if one.status == status and not one.holes]
+        if ones:
+            read_bytes = sum(one.scanned_bytes for one in ones)
+            parts.append(
+                f"{len(ones):,} {status}" + (f" ({bytes_text(read_bytes)} read)" if read_bytes else "")
+            )
+    pending = sum(one.pending_deletion_bytes for one in report.partitions)
+    if pending:
+        count = sum(one.pending_deletion_count for one in report.partitions)
+        parts.append(f"{count_text(count, '.deleted file')} ({bytes_text(pending)}) gone")
+    if not report.partitions:
+        parts = [
+            "no log was found"
+            if report.signal_exit_code is None
+            else "interrupted before any log was recovered"
+        ]
+    ended = "; dry run, nothing was changed" if report.dry_run else ""
+    return f"{', '.join(parts) or 'no log went well'}, in {report.duration_ms / 1000:.1f} s{ended}"
+
+
+def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
+    outcomes: dict[str, list[str]] = {}
+    left = sum(len(log_dir.not_chosen) for log_dir in report.log_dirs)
+    if left:
+        yield f"{count_text(left, 'log')} not chosen, and left as they were"
+    for log_dir in report.log_dirs:
+        if log_dir.status not in ("offline", "interrupted"):
+            outcomes.setdefault(_outcome(log_dir), []).append(log_dir.log_dir)
+        if report.dry_run and log_dir.needed_bytes:
+            needed, free = bytes_text(log_dir.needed_bytes), bytes_text(log_dir.free_bytes)
+            yield f"{log_dir.log_dir}: at most {needed} are needed there, and {free} are free"
+    for outcome, log_dirs in outcomes.items():
+        yield f"{', '.join(log_dirs)}: {outcome}"
+
+
+def _outcome(log_dir: LogDirReport) -> str:
+    if log_dir.marker and any(partition.status in ("refused", "failed") for partition in log_dir.partitions):
+        return "the clean-shutdown marker stays, but a broker may halt on what is refused"
+    if log_dir.marker:
+        return "a broker will skip recovery here"
+    return "no clean-shutdown marker: a broker will check this dir"
+
+
+def _what_to_type(report: RecoveryReport) -> Iterator[str]:
+    repairable = sum(problem.repair is not None for problem in report.problems)
+    if repairable:
+        all_problems = count_text(len(report.problems), "problem")
+        yield f"{repairable:,} of {all_problems} can be repaired: recover --repair moves files away"
+    for place, log_dirs in groupby(
+        (log_dir for log_dir in report.log_dirs if log_dir.quarantine and not report.dry_run),
+        key=_given_place,
+    ):
+        options = f"--log-dirs {shlex.quote(','.join(log_dir.log_dir for log_dir in log_dirs))}"
+        if place is not None:
+            options += f" --quarantine-dir {shlex.quote(place)}"
+        yield f"what was cut or replaced is kept; this puts it back: kafka-log-recovery undo {options}"
+
+
+def _given_place(log_dir: LogDirReport) -> str | None:
+    """Return the folder that was given for quarantine, None if it lies where it does by default."""
+    root = os.path.dirname(log_dir.quarantine or "")
+    return None if root in possible_roots(log_dir.log_dir, None) else os.path.dirname(root)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from recovery.broker.starting_release import StartingRelease
 from recovery.engine.cut_ledger import CutLedger, acknowledge, untold_in
@@ -25,6 +26,7 @@ from recovery.engine.report import EarlierCut, LogDirReport, RecoveryReport
 from recovery.engine.resume import RunJournal
 from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError, exit_code_of
 from recovery.load.model import LogSettings
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.quarantine_place import places_of
@@ -250,12 +252,14 @@ class Engine:
         listed = list_log_dirs(
             [log_dir for log_dir in self._log_dirs if log_dir not in self._offline],
             partial(
-                list_log_dir,
+                _list_chosen,
+                self._options.choice(),
                 settings_of=self._broker.settings_of,
                 now_ms=now_ms,
                 producer_id_expiration_ms=self._broker.producer_id_expiration_ms,
                 release=self._broker.release.release,
                 ignores_marker=self._options.force,
+                is_only_looked_at=self._options.dry_run,
                 remote_metadata=RemoteMetadata(self._log_dirs),
             ),
             known=self._broker.problems,
@@ -400,8 +404,12 @@ class Engine:
                 partitions=(),
                 error=str(offline.error),
                 problems=offline.problems,
-                actions=self._repairs.get(log_dir, ()),
+                repairs=self._repairs.get(log_dir, ()),
                 earlier_cuts=untold_in(log_dir),
             )
             for log_dir, offline in self._offline.items()
         ]
+
+
+def _list_chosen(is_chosen: PartitionChoice, log_dir: str, **options: Any) -> LogDirInventory:  # noqa: ANN401 - handed on
+    return list_log_dir(log_dir, **options).of(is_chosen)

@@ -14,6 +14,7 @@ from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
 from recovery.broker.cordons import Cordons, find_cordons
 from recovery.broker.settings import Layer
 from recovery.errors import UnsafeError, UsageError
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import possible_roots
 from recovery.read.file_system import absolute, is_folder, is_same, is_there, nearest
 from segfmt.errors import FileNameError
@@ -23,6 +24,7 @@ from segfmt.filenames import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    FolderState,
     read_folder_name,
 )
 
@@ -277,14 +279,32 @@ def cordons_in(dirs: BrokerDirs, metadata: ClusterMetadata | None, node_id: int 
     )
 
 
+def refuse_missing_partitions(is_chosen: PartitionChoice, log_dirs: Sequence[str]) -> None:
+    """Refuse a choice of what none of *log_dirs* has.
+
+    Raises:
+        UsageError: a topic or partition that was named has no folder.
+    """
+    for name in () if is_chosen.is_everything else _names_in(log_dirs):
+        with suppress(FileNameError):
+            folder = read_folder_name(name)
+            if folder.state in (FolderState.CURRENT, FolderState.FUTURE):
+                is_chosen(folder)
+    is_chosen.refuse_missing(", ".join(log_dirs))
+
+
 def topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
     """Return the topics that have a folder in one of *log_dirs*."""
+    topics = set()
+    for name in _names_in(log_dirs):
+        with suppress(FileNameError):
+            topics.add(read_folder_name(name).topic)
+    return frozenset(topics)
+
+
+def _names_in(log_dirs: Iterable[str]) -> frozenset[str]:
     names: set[str] = set()
     for log_dir in log_dirs:
         with suppress(OSError):  # the log dir is offline
             names.update(os.listdir(log_dir))
-    topics = set()
-    for name in names:
-        with suppress(FileNameError):
-            topics.add(read_folder_name(name).topic)
-    return frozenset(topics)
+    return frozenset(names)

@@ -15,6 +15,7 @@ from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings, PartitionTask, TopicPartition
 from recovery.load.release import Release
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.listing import (
     FolderContents,
     access_problem,
@@ -31,7 +32,7 @@ from recovery.logdir.listing import (
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
 from recovery.logdir.user import broker_user, may_give_away
 from recovery.problem import Problem, Repair
-from recovery.read.file_system import is_link, is_there, read_small
+from recovery.read.file_system import is_link, is_read_only, is_there, read_small
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -75,6 +76,7 @@ class LogDirInventory:
         refused: folders with which a broker would not start.
         passed_over: folders that a broker does not load (`__cluster_metadata-0`, the cache of remote
             indexes).
+        left_out: folders of logs that were not chosen.
         recovery_points, log_start_offsets: the checkpoints' lines.
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
         notes: what makes it do so only after the logs are loaded, and what was ignored or assumed; the logs can be
@@ -86,6 +88,7 @@ class LogDirInventory:
     tasks: tuple[PartitionTask, ...]
     refused: tuple[RefusedFolder, ...]
     passed_over: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
     recovery_points: Offsets = field(default_factory=dict)
     log_start_offsets: Offsets = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
@@ -105,6 +108,22 @@ class LogDirInventory:
         )
         return (*self.problems, *folder_problems)
 
+    def of(self, is_chosen: PartitionChoice) -> LogDirInventory:
+        """Return this inventory with the chosen logs alone; a folder that is no log's is not chosen."""
+        tasks = tuple(task for task in self.tasks if is_chosen(task.topic_partition))
+        refused = tuple(one for one in self.refused if _is_chosen_folder(one.folder, is_chosen))
+        kept = {task.folder for task in tasks} | {one.folder for one in refused}
+        folders = (*(task.folder for task in self.tasks), *(one.folder for one in self.refused))
+        left_out = tuple(sorted(folder for folder in folders if folder not in kept))
+        return replace(self, tasks=tasks, refused=refused, left_out=left_out)
+
+
+def _is_chosen_folder(folder: str, is_chosen: PartitionChoice) -> bool:
+    try:
+        return is_chosen(read_folder_name(folder))
+    except FileNameError:
+        return is_chosen.is_everything
+
 
 def _in_folder(folder: str, problem: Problem) -> Problem:
     return problem if problem.file == folder else replace(problem, file=f"{folder}/{problem.file}")
@@ -121,6 +140,7 @@ def list_log_dir(
     without: Collection[str] = (),
     remote_metadata: RemoteMetadata | None = None,
     may_vanish: bool = False,
+    is_only_looked_at: bool = False,
 ) -> LogDirInventory:
     """Return what lies in *log_dir*.
 
@@ -133,13 +153,21 @@ def list_log_dir(
         without: paths relative to *log_dir* that are treated as gone.
         remote_metadata: of all log dirs; None for that of this one.
         may_vanish: whether files and folders that vanish meanwhile are left out: a broker may be at work there.
+        is_only_looked_at: whether nothing will be written, so that a read-only file system is only noted.
 
     Raises:
         LogDirOfflineError: the dir cannot be read.
     """
     try:
         metadata = remote_metadata or RemoteMetadata((log_dir,))
-        return _Listing(log_dir, frozenset(without), metadata, may_vanish=may_vanish).take(
+        listing = _Listing(
+            log_dir,
+            frozenset(without),
+            metadata,
+            may_vanish=may_vanish,
+            is_only_looked_at=is_only_looked_at,
+        )
+        return listing.take(
             settings_of, now_ms, producer_id_expiration_ms, release, ignores_marker=ignores_marker
         )
     except OSError as error:
@@ -150,9 +178,16 @@ class _Listing:
     """One look at a log dir."""
 
     def __init__(
-        self, log_dir: str, without: frozenset[str], remote_metadata: RemoteMetadata, *, may_vanish: bool
+        self,
+        log_dir: str,
+        without: frozenset[str],
+        remote_metadata: RemoteMetadata,
+        *,
+        may_vanish: bool,
+        is_only_looked_at: bool,
     ) -> None:
         self._log_dir = log_dir
+        self._is_only_looked_at = is_only_looked_at
         self._may_vanish = may_vanish
         self._without = without
         self._remote_metadata = remote_metadata
@@ -176,6 +211,24 @@ class _Listing:
                 and entry.name not in self._without | {CLEAN_SHUTDOWN_FILE}
             )
 
+    def _look_at_rights(self) -> None:
+        """Note what keeps this user, or anybody, from writing in the log dir."""
+        is_frozen = is_read_only(self._log_dir)
+        if is_frozen and self._is_only_looked_at:
+            rule = "mounted read-only, so it is looked at without a lock"
+            remedy = "mount it read-write before a run that is to recover it"
+            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+        else:
+            self._problems += mount_problems(self._log_dir)
+        if is_frozen:
+            pass  # nobody may write there
+        elif not os.access(self._log_dir, os.W_OK):
+            rule = "the user that recover runs as may not write there: it could not carry out the plan"
+            remedy = f"run it as {self._user.name}, or as root"
+            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+        elif not self._gives_away:
+            self._problems += owner_problems(self._log_dir, self._stat)
+
     def take(
         self,
         settings_of: Callable[[str], LogSettings],
@@ -187,13 +240,7 @@ class _Listing:
     ) -> LogDirInventory:
         names = self._folder_names()
         had_clean_shutdown = self._has_marker() and not ignores_marker
-        self._problems += mount_problems(self._log_dir)
-        if not os.access(self._log_dir, os.W_OK):
-            rule = "the user that recover runs as may not write there: it could not carry out the plan"
-            remedy = f"run it as {self._user.name}, or as root"
-            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
-        elif not self._gives_away:
-            self._problems += owner_problems(self._log_dir, self._stat)
+        self._look_at_rights()
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):

@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable
 from types import TracebackType
 
 from recovery.errors import LogDirLockedError, LogDirOfflineError
+from recovery.logdir.listing import mount_problems
 from recovery.logdir.user import give_to_owner_of
 from recovery.logdir.work_lock import WorkLocks
 from recovery.read.file_system import look_at, naming, open_file
@@ -113,7 +114,8 @@ class LogDirLocks:
             descriptor = open_file(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644)
         except OSError as error:
             if not (isinstance(error, FileNotFoundError) and not create):
-                self.offline[log_dir] = LogDirOfflineError(log_dir, error)
+                problems = mount_problems(log_dir) if error.errno == errno.EROFS else ()
+                self.offline[log_dir] = LogDirOfflineError(log_dir, error, problems=problems)
             return True
         try:
             # A dry run needs no write permission: a shared lock is refused, too, while a broker holds its own.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from recovery.archive.records.offset_limits import TopicPartition
 from recovery.archive.records.read_request import Selection
 from recovery.archive.stores.archived import PartitionPrefix
-from recovery.check.choice import SelectedPartitions
 from recovery.errors import UsageError
+from recovery.logdir.choice import SelectedPartitions
 
 
 class SeenSelection:

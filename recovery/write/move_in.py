@@ -188,7 +188,7 @@ class _Move:
         remove_stage(self._log_dir)
         return quarantine.run_folder
 
-    def _resumed_quarantine(self, left: Iterable[MovedIn]) -> Quarantine:
+    def _resumed_quarantine(self, left: Collection[MovedIn]) -> Quarantine:
         """Return the run of the intent, whose last commit is carried out, or a new one if a broker was at work since.
 
         A run's account must be about what that run has left, else `undo` would take back what the broker did.
@@ -200,9 +200,12 @@ class _Move:
         self._saved = {}
         return self._open(None)
 
-    def _goes_on(self, quarantine: Quarantine, left: Iterable[MovedIn]) -> bool:
+    def _goes_on(self, quarantine: Quarantine, left: Collection[MovedIn]) -> bool:
         """Carry out the last commit, and return whether the log dir is as the interrupted run has left it."""
         commit, run = self._intent.commit, quarantine.run_folder
+        moved = set(self._intent.partitions).difference(left)
+        if not all(self._is_moved(one.folder) for one in moved):
+            return False
         if commit is not None:
             _remove_uncommitted(self._log_dir, commit)
             if commit.explain(_files_of(self._log_dir), by_inode=keeps_inodes(self._log_dir)) is not None:
@@ -246,19 +249,18 @@ class _Move:
             quarantine.move_away(path, folder=LOG_DIR_ITSELF, reason="empty, and replaced by restore")
 
     def _is_moved(self, folder: str) -> bool:
-        """Whether a folder is the one that was moved in, and not one that a broker has made: by a file none writes."""
-        path = os.path.join(self._log_dir, folder)
-        if not is_folder(path):
+        """Whether a folder is the one that was moved in, by a file that no broker writes twice, and not cut off since.
+
+        A log start must not come back to a log that ends below it by now.
+        """
+        path, made = os.path.join(self._log_dir, folder), self._intent.files[folder]
+        found = list_files(path) if is_folder(path) else {}
+        last = max((name for name in made if name.endswith(LOG_SUFFIX)), default=PARTITION_METADATA)
+        if not {PARTITION_METADATA, last} <= made.keys() & found.keys():
             return False
-        made, found = (
-            self._intent.files[folder].get(PARTITION_METADATA),
-            list_files(path).get(PARTITION_METADATA),
-        )
-        return (
-            made is not None
-            and found is not None
-            and (made.size_bytes, made.mtime_ns) == (found.size_bytes, found.mtime_ns)
-        )
+        ours, theirs = made[PARTITION_METADATA], found[PARTITION_METADATA]
+        is_same = (ours.size_bytes, ours.mtime_ns) == (theirs.size_bytes, theirs.mtime_ns)
+        return is_same and found[last].size_bytes >= made[last].size_bytes
 
     def _change_checkpoints(self, change: LineChange, quarantine: Quarantine) -> None:
         plan = _checkpoint_plan(self._log_dir, change, self._saved)

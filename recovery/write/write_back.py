@@ -16,6 +16,7 @@ from threading import Condition, Lock
 
 from recovery.read.file_system import c_library, is_local, nearest, open_file
 
+_SYNC_FILE_RANGE_WRITE = 2
 _lock = Lock()
 _held: dict[int, _HeldFileSystem] = {}
 """By device."""
@@ -112,6 +113,16 @@ def sync_file_system(path: str) -> bool:
     finally:
         os.close(descriptor)
     return True
+
+
+def begin_write_back(descriptor: int, position: int) -> None:
+    """Let the disk begin with what was written to a file from *position* on, while its writer goes on.
+
+    An error is left to who waits for it: `sync_file_system`, or fsync(2).
+    """
+    c_library().sync_file_range(
+        descriptor, ctypes.c_int64(position), ctypes.c_int64(0), _SYNC_FILE_RANGE_WRITE
+    )
 
 
 def _reports_errors(path: str) -> bool:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import broker, checksums, memory, plots, startup, sweep, watching
+from benchmarks import broker, checksums, log_dir_copy, memory, plots, startup, sweep, watching
 from benchmarks.rounds import ratios
 
 pytestmark = pytest.mark.long
@@ -266,3 +266,17 @@ def test_watching_asks_while_the_runs_go_on(tmp_path, capsys):
         assert round_[side]["requests"] > 0
     table = rows(capsys.readouterr().out)
     assert table["scrape"][6] == str(round_["scrape"]["requests"])
+
+
+def test_a_copy_is_measured_beside_cp(tmp_path, capsys):
+    options = ["--bytes", "4MiB", "--batch-bytes", "4KiB", "--rounds", "2", "--no-broker"]
+    out = tmp_path / "out.json"
+    code = log_dir_copy.main(["--scratch", str(tmp_path / "scratch"), *options, "--json", str(out)])
+    assert list((tmp_path / "scratch").iterdir()) == []
+    found = json.loads(out.read_text())
+    assert found == json.loads(capsys.readouterr().out)
+    rates = found["bytes_per_second"]
+    first, second = (one / other for one, other in zip(rates["copy"], rates["cp"], strict=True))
+    assert found["ratio"] == (first + second) / 2
+    assert code == (0 if found["ratio"] >= log_dir_copy.GOAL else 1)
+    assert found["peak_bytes"] > 20e6

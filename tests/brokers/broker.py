@@ -141,6 +141,7 @@ class Broker:
         if ports is None:
             ports = (_CLIENT_PORT, _CONTROLLER_PORT) if self._isolated else (free_port(), free_port())
         self.bootstrap_servers = f"localhost:{ports[0]}"
+        self.bootstrap_controllers = f"localhost:{ports[1]}"
         all_properties = _MINIMAL_PROPERTIES | dict(properties or {})
         self._roles = all_properties["process.roles"].split(",")
         all_properties |= _network_properties(*ports, self._roles)

@@ -8,16 +8,14 @@ archives other records at offsets of which there are segments already.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.brokers.broker import Broker, BrokerError
+from tests.brokers.broker import BrokerError
 from tests.brokers.jars import KAFKA_VERSION, compiled, oracle_classes
+from tests.brokers.pair import BrokerPair
 from tests.brokers.tiered_broker import EXPECTED, TieredArchive, wait_until_still
 from tests.logs.samples import SAMPLE_DIR
-from tests.servers.s3_server import free_port
 
 CLEAN, UNCLEAN = "clean", "unclean"
 _CLUSTER_ID = "bGVhZGVyLWNoYW5nZXMtMQ"
@@ -37,59 +35,27 @@ _TIERED = {
     "log.retention.check.interval.ms": "500",
     "log.segment.delete.delay.ms": "500",
 }
-_TOPIC = {
+SMALL_SEGMENTS = {
     "remote.storage.enable": "true",
     "internal.segment.bytes": "40960",
     "local.retention.bytes": "40960",
     "index.interval.bytes": "1024",
     "retention.ms": "-1",
 }
-_WAIT_SECONDS = 60.0
 
 
-class _Cluster:
-    """A controller, and brokers 2 and 3."""
+class TieredPair(BrokerPair):
+    """Such a cluster with tiered storage in `remote`; the brokers run."""
 
     def __init__(self, root: Path, stack: ExitStack) -> None:
         work_dir = root.parent / f"{root.name}-work"
-        controller_port = free_port()
-        tiered = _TIERED | {"rsm.config.dir": str(root / "remote")}
-        plugins = [compiled(SAMPLE_DIR)]
-        self.brokers: dict[int, Broker] = {}
-        self.controller = stack.enter_context(
-            Broker(
-                [work_dir / "controller"],
-                work_dir=work_dir / "1",
-                properties=tiered | {"process.roles": "controller", "node.id": "1"},
-                heap="256m",
-                plugins=plugins,
-                ports=(0, controller_port),
-            )
-        )
-        for node in (2, 3):
-            self.brokers[node] = stack.enter_context(
-                Broker(
-                    [root / f"d{node}"],
-                    work_dir=work_dir / str(node),
-                    properties=tiered | {"process.roles": "broker", "node.id": str(node)},
-                    heap="384m",
-                    plugins=plugins,
-                    ports=(free_port(), controller_port),
-                )
-            )
-        for node in (self.controller, *self.brokers.values()):
-            node.format(_CLUSTER_ID)
+        properties = _TIERED | {"rsm.config.dir": str(root / "remote")}
+        super().__init__(root, work_dir, stack, _CLUSTER_ID, properties, plugins=[compiled(SAMPLE_DIR)])
         self.controller.start()
         for broker in self.brokers.values():
             broker.launch()
         for broker in self.brokers.values():
             broker.wait_for("Initialized topic-based RLMM resources successfully")
-
-    def create(self, topic: str, **more: str) -> None:
-        """Create a topic of one partition that broker 2 leads first."""
-        configs = [word for key, value in (_TOPIC | more).items() for word in ("--config", f"{key}={value}")]
-        arguments = ["--create", "--topic", topic, "--replica-assignment", "2:3", *configs]
-        self._ask(2, "org.apache.kafka.tools.TopicCommand", *arguments)
 
     def write(
         self, node: int, topic: str, records: int, *, size: int = 420, transactional_id: str = ""
@@ -101,27 +67,13 @@ class _Cluster:
             arguments += ["--command-property", "batch.size=0"]
         if transactional_id:
             arguments += ["--transactional-id", transactional_id, "--transaction-duration-ms", "50"]
-        printed = self._ask(node, "org.apache.kafka.tools.ProducerPerformance", *arguments)
+        printed = self.ask("ProducerPerformance", *arguments, node=node)
         if f"{records} records sent" not in printed:
             raise BrokerError(f"not all {records} records were written to {topic}:\n{printed}")
 
-    def wait_for_leader(self, node: int, topic: str, *, replicas: int) -> None:
-        """Wait until broker *node* leads *topic*, and so many replicas are in sync."""
-        in_sync = ",".join(("2", "3") if replicas == 2 else (str(node),))
-
-        def leads() -> bool:
-            described = self._ask(node, "org.apache.kafka.tools.TopicCommand", "--describe", "--topic", topic)
-            line = next(line for line in described.splitlines() if "Leader:" in line)
-            fields = dict(one.split(": ", 1) for one in line.strip().split("\t") if ": " in one)
-            in_sync_now = ",".join(sorted(fields["Isr"].split(",")))
-            return fields["Leader"] == str(node) and in_sync_now == in_sync
-
-        self._wait_until(leads)
-
     def prefer(self) -> None:
         """Let broker 2 lead wherever it is in sync."""
-        election = "org.apache.kafka.tools.LeaderElectionCommand"
-        self._ask(2, election, "--election-type", "preferred", "--all-topic-partitions")
+        self.ask("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
 
     def view(self) -> str:
         """What the brokers and their consumers say of the archive."""
@@ -129,31 +81,15 @@ class _Cluster:
         servers = ",".join(one.bootstrap_servers for one in self.brokers.values())
         return broker.run_tool("TieredView", servers, after=[oracle_classes()]).splitlines()[-1]
 
-    def stop(self) -> None:
-        """End all of them cleanly, the controller last."""
-        for node in (*self.brokers.values(), self.controller):
-            node.stop()
-
-    def _ask(self, node: int, tool: str, *arguments: str) -> str:
-        broker = self.brokers[node]
-        return broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *arguments)
-
-    def _wait_until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _WAIT_SECONDS
-        while not holds():
-            if time.monotonic() > deadline:
-                raise BrokerError(f"the brokers did not come so far:\n{self.controller.log[-4000:]}")
-            time.sleep(0.2)
-
 
 def make_leader_changes(root: Path) -> TieredArchive:
     """Let two brokers make an archive in the new folder *root*; their log dirs are `d2` and `d3`."""
     root.mkdir()
     archive = TieredArchive(root=root, log_dirs=(root / "d2", root / "d3"))
     with ExitStack() as stack:
-        cluster = _Cluster(root, stack)
-        cluster.create(CLEAN)
-        cluster.create(UNCLEAN, **{"unclean.leader.election.enable": "true"})
+        cluster = TieredPair(root, stack)
+        cluster.create(CLEAN, SMALL_SEGMENTS)
+        cluster.create(UNCLEAN, SMALL_SEGMENTS | {"unclean.leader.election.enable": "true"})
         cluster.write(2, CLEAN, 700, transactional_id="first")
         cluster.write(2, UNCLEAN, 600)
         wait_until_still(archive)

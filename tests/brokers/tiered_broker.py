@@ -111,7 +111,7 @@ def make_tiered(root: Path, *, size: int) -> TieredArchive:
     with tiered_broker(archive, work_dir, {"rsm.config.stuck.copy.topic": _STUCK_COPY}) as broker:
         broker.start()
         _write(broker, "second", size)
-        _wait_until(lambda: _interrupted(archive) > 0, broker)
+        wait_until(lambda: _interrupted(archive) > 0, broker)
         wait_until_still(archive)
         broker.kill()
     with tiered_broker(archive, work_dir, {}) as broker:
@@ -140,6 +140,27 @@ def tiered_broker(
     )
 
 
+def set_while_down(
+    archive: TieredArchive, work_dir: Path, topics: Mapping[str, Mapping[str, int | bool]]
+) -> None:
+    """Set configs of topics while the only broker is down: its node is started as controller alone, and stopped."""
+    properties = read_properties(TIERED_PROPERTIES.replace("@ROOT@", str(archive.root)))
+    node = Broker(
+        archive.log_dirs, work_dir=work_dir, properties=properties | {"process.roles": "controller"}
+    )
+    with node:
+        node.start()
+        wait_until(lambda: "Becoming the active controller" in node.log, node)
+        for topic, configs in topics.items():
+            added = ",".join(f"{key}={str(value).lower()}" for key, value in configs.items())
+            node.run_tool(
+                "kafka.admin.ConfigCommand",
+                *("--bootstrap-controller", node.bootstrap_controllers),
+                *("--alter", "--entity-type", "topics", "--entity-name", topic, "--add-config", added),
+            )
+        node.stop()
+
+
 def _write(broker: Broker, life: str, size: int) -> None:
     printed = broker.run_tool(
         "TieredWriter", broker.bootstrap_servers, life, str(size), after=[compiled(SAMPLE_DIR)]
@@ -155,7 +176,8 @@ def _interrupted(archive: TieredArchive) -> int:
     return sum(len(list(folder.iterdir())) % 5 for folder in archive.path.glob(f"{_STUCK_COPY}-0-*"))
 
 
-def _wait_until(holds: Callable[[], bool], broker: Broker, *, wait_seconds: float = 60) -> None:
+def wait_until(holds: Callable[[], bool], broker: Broker, *, wait_seconds: float = 60) -> None:
+    """Wait until something holds while a broker runs."""
     deadline = time.monotonic() + wait_seconds
     while not holds():
         if time.monotonic() > deadline:

@@ -374,7 +374,10 @@ def promises(report: RecoveryReport) -> list[object]:
 
     return [
         *(of(partition) for partition in report.partitions),
-        *((one.log_dir, one.status, one.actions, one.marker, one.error) for one in report.log_dirs),
+        *(
+            (one.log_dir, one.status, one.repairs, one.actions, one.marker, one.error)
+            for one in report.log_dirs
+        ),
     ]
 
 

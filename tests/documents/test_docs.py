@@ -56,8 +56,9 @@ _OTHER_TOOLS_OPTIONS = {
     *("--strict", "--describe", "--branch", "--source"),
     *("--archives", "--conf", "--py-files", "--what"),
     *("--no-deps", "--wheel-dir", "--timestamps", "--replicas"),
+    *("--group", "--transactional-id"),
 }
-"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's, kubectl's."""
+"""Options in the documents that are not ours: mypy's, Kafka's tools', coverage's, spark-submit's, pip's, kubectl's."""
 
 _OPTIONS_OF_CAMPAIGNS = ("--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json")
 _OPTIONS_OF_OUR_TOOLS = {
@@ -67,6 +68,8 @@ _OPTIONS_OF_OUR_TOOLS = {
         *("--seed", "--seeded", "--stride", "--jobs", "--kills-every", "--sync-each", "--only", "--point"),
     ),
     "tests.damage.archive_campaign": ("--brokers",),
+    "benchmarks.tiering": ("--expired",),
+    "kafka-configs": ("--bootstrap-controller", "--alter", "--entity-type", "--entity-name", "--add-config"),
     "tests.damage.rows": ("--filters",),
     "tests.brokers.watched_broker": ("--bytes", "--cpus"),
     "tests.damage.sequences": ("--folder", "--places"),
@@ -75,7 +78,7 @@ _OPTIONS_OF_OUR_TOOLS = {
         *("--runs", "--seconds", "--target", "--corpus", "--replay", "--bounds-check", "--cases", "--seed"),
     ),
 }
-"""The options of commands of this project's tests and benchmarks, known in the documents that name the command."""
+"""The options of commands of this project's tests and benchmarks and of Kafka's, known where the command is named."""
 
 
 def test_every_document_that_the_readme_needs_is_there() -> None:
@@ -175,7 +178,9 @@ def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
 
 def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
     commands = {
-        name: parser for name, parser in subcommands().items() if name not in ("quarantine", "archive")
+        name: parser
+        for name, parser in subcommands().items()
+        if name not in ("quarantine", "archive", "help")
     }
     for command in ("quarantine", "archive"):
         commands |= {f"{command} {name}": parser for name, parser in actions_of(command).items()}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.restores import RestoreBench, chosen_points, run_cases
+from tests.faults.one_command import chosen_points
+from tests.faults.restores import RestoreBench, run_cases
 
 pytestmark = pytest.mark.long
 

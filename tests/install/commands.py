@@ -41,6 +41,7 @@ RUN: dict[str, tuple[str, int]] = {
     f"kafka-log-recovery log-dirs --describe {CONFIG}": (PLAIN, 0),
     f"kafka-log-recovery estimate {CONFIG}": (PLAIN, 0),
     f"{S3} inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
+    f"{S3} metrics s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
     f"{S3} metrics --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 0),
     f"{S3} retention --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 2),
     f"{S3} copy {CONFIG} --output s3://backups/copy": (PLAIN, 0),

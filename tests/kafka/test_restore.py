@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,8 +11,20 @@ import pytest
 
 from segfmt.producer_snapshot import read_producer_snapshot
 from tests.brokers.broker import Broker
+from tests.brokers.restoring import (
+    LEVELS,
+    QUIET,
+    RECOVERED,
+    UNLIMITED,
+    abort_open_transactions,
+    archived,
+    counts_of,
+    create,
+    reads_of,
+    restored,
+    times_of,
+)
 from tests.brokers.tiered_broker import TieredArchive, tiered_broker, unpack_tiered
-from tests.runs.command import run
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -28,60 +38,44 @@ KEPT = (
     "stuck-copy",
 )
 TRANSACTIONAL = ("transactions",)
-RESTORED = re.compile(
-    r"LogLoader partition=(?!__cluster_metadata).*(Recovering unflushed segment|Could not find|Found a corrupted)"
-)
-UNLIMITED = ("retention.ms=-1", "retention.bytes=-1")
-QUIET = {
-    "log.retention.ms": "-1",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-}
 
 
-def create(broker: Broker, topic: str, partitions: int, *settings: str) -> None:
-    given = [word for setting in settings for word in ("--config", setting)]
-    broker.run_tool(
-        "org.apache.kafka.tools.TopicCommand",
-        "--bootstrap-server",
-        broker.bootstrap_servers,
-        "--create",
-        "--topic",
-        topic,
-        "--partitions",
-        str(partitions),
-        *given,
-    )
+TIMES_MS = [1795325156990 + 300_000 * number for number in range(-1, 14)]
+"""From before the records of the sample `tiered` to behind the last."""
+OTHER_TIMES = frozenset({"expired-by-size-0", "deleted-records-0"})
+"""Where the first broker answers otherwise: of one it deletes a segment when it is started again (KAFKA-20732). In the
+other the latest timestamps of the first segment are below the log start, and a broker looks no further in local logs,
+while it does in remote storage."""
 
 
-def restored(
-    broker: Broker, archive: TieredArchive, *options: object, exit_code: int = 0
-) -> Mapping[str, Any]:
-    metadata = ",".join(map(str, archive.log_dirs))
-    given = ("--metadata", metadata, "--format", "json", *options)
-    done = run("archive", "restore", archive.path, "-c", broker.config, *given)
-    assert done.exit_code == exit_code, done.stderr + done.stdout
-    return json.loads(done.stdout)
-
-
-def reads_of(broker: Broker) -> dict[str, dict[str, tuple[int, int, int]]]:
-    """Records, bytes and checksum, by isolation level and partition."""
-    return {
-        isolation: {name: (one.records, one.bytes, one.crc32c) for name, one in reads.items()}
-        for isolation, reads in broker.read_all().items()
-    }
-
-
-def abort_open_transactions(broker: Broker, report: Mapping[str, Any]) -> set[str]:
-    """Do what the warnings say of transactions that are open at the archive's end; return the partitions."""
-    found = set()
-    for partition in report["partitions"]:
-        for warning in partition["warnings"]:
-            for words in re.findall(r"kafka-transactions.sh (abort .*)", warning):
-                tool = "org.apache.kafka.tools.TransactionsCommand"
-                broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *words.split())
-                found.add(f"{partition['topic']}-{partition['partition']}")
+def times_of_the_first(archive: TieredArchive, work_dir: Path) -> dict[str, list[list[int] | None]]:
+    """What the broker of the archive finds by time, in remote storage and in copies of its log dirs."""
+    root = work_dir / "copy"
+    shutil.copytree(archive.root, root, symlinks=True)
+    with tiered_broker(TieredArchive(root=root, log_dirs=(root / "d1", root / "d2")), work_dir, {}) as broker:
+        broker.start()
+        found = times_of(broker, TIMES_MS)
+        broker.stop()
     return found
+
+
+def compare_times(
+    first: Mapping[str, list[list[int] | None]],
+    found: Mapping[str, list[list[int] | None]],
+    report: Mapping[str, Any],
+) -> None:
+    """The same offsets by time, but for those behind the archive's end."""
+    compared = set()
+    ends = {f"{one['topic']}-{one['partition']}": one["logEndOffset"] for one in report["partitions"]}
+    assert ends.keys() > OTHER_TIMES
+    for name in ends.keys() - OTHER_TIMES:
+        for there, here in zip(first[name], found[name], strict=True):
+            if there is not None and there[0] < ends[name]:
+                assert here == there, name
+                compared.add((name, there[0]))
+            else:
+                assert here is None, name
+    assert len(compared) > 3 * len(ends.keys() - OTHER_TIMES)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +85,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
 
 def test_a_new_cluster_reads_what_was_archived(archive: TieredArchive, tmp_path: Path) -> None:
     topics = [*KEPT, *TRANSACTIONAL]
+    first_times = times_of_the_first(archive, tmp_path / "first")
     broker = Broker([tmp_path / "a", tmp_path / "b"], work_dir=tmp_path / "work", properties=QUIET)
     with broker:
         broker.format()
@@ -99,22 +94,22 @@ def test_a_new_cluster_reads_what_was_archived(archive: TieredArchive, tmp_path:
             create(broker, topic, 2 if topic in ("plain", "transactions") else 1, *UNLIMITED)
         broker.stop()
         chosen = [word for topic in topics for word in ("--topic", topic)]
-        report = restored(broker, archive, *chosen)
+        report = restored(broker, archive.path, *chosen, metadata=archive.log_dirs)
         assert {one["status"] for one in report["partitions"]} == {"restored"}
         assert {one["leaderEpochs"] for one in report["partitions"]} == {"renumbered"}
         assert {one["logDir"] for one in report["partitions"]} == {str(tmp_path / "a"), str(tmp_path / "b")}
 
         broker.start()
-        assert not RESTORED.search(broker.log)
+        assert not RECOVERED.search(broker.log)
+        compare_times(first_times, times_of(broker, TIMES_MS), report)
         held_back = abort_open_transactions(broker, report)
         assert {name.rpartition("-")[0] for name in held_back} == set(TRANSACTIONAL)
         reads = reads_of(broker)
         compared = 0
         for partition in report["partitions"]:
             name = f"{partition['topic']}-{partition['partition']}"
-            for isolation in ("read_uncommitted", "read_committed"):
-                expected = archive.expected["partitions"][name][isolation]["tiered"]
-                found = (expected["records"], expected["bytes"], expected["crc32c"])
+            for isolation in LEVELS:
+                found = archived(archive, name, isolation)
                 if isolation == "read_committed" and name in held_back:
                     # Some of these ended with a commit behind the archive's end
                     assert 0 <= found[0] - reads[isolation][name][0] < 20, name
@@ -125,7 +120,7 @@ def test_a_new_cluster_reads_what_was_archived(archive: TieredArchive, tmp_path:
         broker.stop()
         before = broker.log
         broker.start()
-        assert not RESTORED.search(broker.log.removeprefix(before))
+        assert not RECOVERED.search(broker.log.removeprefix(before))
         assert reads_of(broker) == reads
 
 
@@ -137,23 +132,18 @@ def test_the_rest_is_served_from_remote_storage(tmp_path: Path) -> None:
         shutil.rmtree(archive.root / log_dir / name)
     chosen = [word for name in lost for word in ("--partition", name)]
     with tiered_broker(archive, tmp_path / "work", {}) as broker:
-        report = restored(broker, archive, "--aux", *chosen)
+        report = restored(broker, archive.path, "--aux", *chosen, metadata=archive.log_dirs)
         assert {one["status"] for one in report["partitions"]} == {"restored"}
         assert {one["mode"] for one in report["partitions"]} == {"aux"}
         broker.start()
-        assert not RESTORED.search(broker.log)
+        assert not RECOVERED.search(broker.log)
         reads = broker.read_all()["read_uncommitted"]
         for name in lost:
             expected = archive.expected["partitions"][name]
             found = reads[name]
             assert found.beginning_offset == expected["earliest_offset"]
             assert found.end_offset == expected["latest_tiered_offset"] + 1
-            tiered = expected["read_uncommitted"]["tiered"]
-            assert (found.records, found.bytes, found.crc32c) == (
-                tiered["records"],
-                tiered["bytes"],
-                tiered["crc32c"],
-            ), name
+            assert counts_of(found) == archived(archive, name, "read_uncommitted"), name
         broker.run_tool(
             "org.apache.kafka.tools.ProducerPerformance",
             *("--bootstrap-server", broker.bootstrap_servers, "--topic", "codecs", "--num-records", "500"),
@@ -164,7 +154,7 @@ def test_the_rest_is_served_from_remote_storage(tmp_path: Path) -> None:
         broker.stop()
         before = broker.log
         broker.start()
-        assert not RESTORED.search(broker.log.removeprefix(before))
+        assert not RECOVERED.search(broker.log.removeprefix(before))
         assert broker.read_all()["read_uncommitted"]["codecs-0"] == after["codecs-0"]
         producers = {
             path.parent.name: read_producer_snapshot(path.read_bytes())["producer_id"].tolist()

@@ -12,9 +12,9 @@ import pytest
 
 from recovery.archive.remote.remote_metadata import read_remote_metadata
 from recovery.archive.stores.stores import open_store
+from recovery.archive.tiering.deletion_table import DeletedSegment
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.report import TieringReport
-from recovery.archive.tiering.retention import Deletion
 from recovery.archive.tiering.retention_report import RetentionReport
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from recovery.archive.tiering.survey import TieringSurvey
@@ -41,6 +41,11 @@ GAUGES = {
 }
 FAILING = {"failing-delete"}
 """Where a deletion fails, so that a broker's figures are those of its last attempt."""
+LOST_RACE = {
+    "remote.log.manager.copier.thread.pool.size": "1",
+    "remote.log.manager.expiration.thread.pool.size": "10",
+}
+"""One thread copies and many look at retention: they come before it has found out what is copied."""
 
 
 def kept_across_the_first_epoch(archive: TieredArchive) -> dict[str, tuple[int, int]]:
@@ -84,8 +89,8 @@ def gauges_of(broker: Broker) -> dict[str, dict[str, int]]:
     return found
 
 
-def ids(deletions: Iterable[Deletion]) -> set[UUID]:
-    return {deletion.segment.segment_id for deletion in deletions}
+def ids(deletions: Iterable[DeletedSegment]) -> set[UUID]:
+    return {segment.segment_id for segment in deletions}
 
 
 def deleted_of(archive: TieredArchive, topic: str, partition: int) -> set[UUID]:
@@ -112,12 +117,7 @@ def lives(
         for one in foretold.partitions
         if one.topic != "empty"
     }
-    # One thread copies and many look at retention: they come before it has found out what is copied
-    threads = {
-        "remote.log.manager.copier.thread.pool.size": "1",
-        "remote.log.manager.expiration.thread.pool.size": "10",
-    }
-    with tiered_broker(archive, root / "work", threads, java_agents=[jolokia_agent()]) as broker:
+    with tiered_broker(archive, root / "work", LOST_RACE, java_agents=[jolokia_agent()]) as broker:
         broker.start()
         wait_until_still(archive)
         measured = measure_tiering(options(archive))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from recovery.check.choice import PartitionChoice
+from recovery.logdir.choice import PartitionChoice
 from recovery.read.rate_limit import refuse_wrong_rate
 from recovery.threads import refuse_wrong_thread_count
 

@@ -1,16 +1,25 @@
-"""What `archive copy` has copied, and what it could not read."""
+"""What `archive copy` has copied, what it could not read, and what it has not come to."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Self
 
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
 REPORT_VERSION = 1
+_DENIED = "Remedy: run this as the broker's user, or as root"
+
+EarlierCopy = Literal["same", "older", "unknown"]
+"""A whole copy that stays at the output: of the file as it is now, as it was once, or not named by the manifest."""
+_EARLIER: dict[EarlierCopy, str] = {
+    "same": "an earlier copy of it as it is now stays at the output",
+    "older": "a copy of it as it was before it changed stays at the output",
+    "unknown": "a copy of it that the manifest does not name stays at the output",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +28,28 @@ class UncopiedFile:
 
     Attributes:
         position: of the first byte that could not be read; None if it could not be opened or listed.
-        kept_bytes: that were copied, under its name with `.partial`.
+        kept_bytes: how many of its first bytes are at the output, as `kept_as`.
+        is_kept_earlier: whether an earlier run has put them there.
+        earlier_copy: which whole copy is at the output, None if there is none.
     """
 
     file: str
     position: int | None
     error: str
     kept_bytes: int = 0
+    kept_as: str = ""
+    is_kept_earlier: bool = False
+    earlier_copy: EarlierCopy | None = None
+
+    @classmethod
+    def of(cls, file: str, error: OSError) -> Self:
+        """Return what could not be opened, listed or given a name at the output."""
+        text = str(error.strerror or error)
+        return cls(
+            file=file,
+            position=None,
+            error=f"{text}. {_DENIED}" if isinstance(error, PermissionError) else text,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -34,7 +58,22 @@ class UncopiedFile:
             "position": self.position,
             "error": self.error,
             "keptBytes": self.kept_bytes,
+            "keptAs": self.kept_as or None,
+            "isKeptEarlier": self.is_kept_earlier,
+            "earlierCopy": self.earlier_copy,
         }
+
+    def to_text(self) -> str:
+        """Return the text form, one line."""
+        text = f"NOT COPIED {self.file}"
+        if self.position is not None:
+            text += f" from position {self.position} on"
+        text += f": {self.error}"
+        if self.kept_bytes:
+            by = "an earlier run has kept " if self.is_kept_earlier else ""
+            kept = "" if self.is_kept_earlier else " are kept"
+            text += f"; {by}{bytes_text(self.kept_bytes)} from its beginning{kept} as {self.kept_as}"
+        return text if self.earlier_copy is None else f"{text}; {_EARLIER[self.earlier_copy]}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +84,8 @@ class CopiedLogDir:
         folder: its name at the output.
         files, size_bytes: that were sent by this run.
         skipped_files, skipped_bytes: that were there already.
+        left_files, left_bytes: that the run has not come to, because it was interrupted.
+        is_listed: whether it is known what is in it.
     """
 
     log_dir: str
@@ -53,6 +94,9 @@ class CopiedLogDir:
     size_bytes: int = 0
     skipped_files: int = 0
     skipped_bytes: int = 0
+    left_files: int = 0
+    left_bytes: int = 0
+    is_listed: bool = False
     failed: list[UncopiedFile] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
@@ -64,21 +108,50 @@ class CopiedLogDir:
             "bytes": self.size_bytes,
             "skippedFiles": self.skipped_files,
             "skippedBytes": self.skipped_bytes,
-            "failed": [one.to_json() for one in self.failed],
+            "leftFiles": self.left_files if self.is_listed else None,
+            "leftBytes": self.left_bytes if self.is_listed else None,
+            "failed": [one.to_json() for one in self.sorted_failures()],
         }
+
+    def to_text(self, output: str) -> str:
+        """Return the text form, one line."""
+        text = (
+            f"{self.log_dir}: {count_text(self.files, 'file')}, {bytes_text(self.size_bytes)}, copied to "
+            f"{output}/{self.folder}"
+        )
+        if self.skipped_files:
+            text += (
+                f"; {count_text(self.skipped_files, 'file')}, {bytes_text(self.skipped_bytes)}, there already"
+            )
+        if not self.is_listed:
+            return f"{text}; what else it has is not known"
+        if self.left_files:
+            text += f"; {count_text(self.left_files, 'file')}, {bytes_text(self.left_bytes)}, left"
+        return text
+
+    def sorted_failures(self) -> list[UncopiedFile]:
+        """Return what could not be copied, by path."""
+        return sorted(self.failed, key=lambda one: one.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReport:
-    """The whole run."""
+    """The whole run.
+
+    Attributes:
+        signal_number: the signal that ended the run early, None if it came to its end.
+    """
 
     output: str
     log_dirs: Sequence[CopiedLogDir]
     warnings: Sequence[str] = ()
+    signal_number: int | None = None
 
     @property
     def exit_code(self) -> int:
-        """0: all is there; 4: some could not be read."""
+        """130 or 143: interrupted; 4: some could not be read; 0: all is there."""
+        if self.signal_number is not None:
+            return 128 + self.signal_number
         return 4 if any(one.failed for one in self.log_dirs) else 0
 
     def to_json(self) -> str:
@@ -95,27 +168,10 @@ class CopyReport:
 
     def to_text(self) -> str:
         """Return the report as text, problems first."""
-        lines = [
-            f"NOT COPIED {failed.file}"
-            + ("" if failed.position is None else f" from position {failed.position} on")
-            + f": {failed.error}"
-            + (
-                f"; {bytes_text(failed.kept_bytes)} before it are kept as .partial"
-                if failed.kept_bytes
-                else ""
-            )
-            for one in self.log_dirs
-            for failed in one.failed
-        ]
+        lines = []
+        if self.signal_number is not None:
+            lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
+        lines += [failed.to_text() for one in self.log_dirs for failed in one.sorted_failures()]
         lines += [f"warning: {text}" for text in self.warnings]
-        for one in self.log_dirs:
-            skipped = (
-                f"; {count_text(one.skipped_files, 'file')}, {bytes_text(one.skipped_bytes)}, there already"
-                if one.skipped_files
-                else ""
-            )
-            lines.append(
-                f"{one.log_dir}: {count_text(one.files, 'file')}, {bytes_text(one.size_bytes)}, copied to "
-                f"{self.output}/{one.folder}{skipped}"
-            )
+        lines += [one.to_text(self.output) for one in self.log_dirs]
         return "\n".join(map(printable, lines))

@@ -1,5 +1,7 @@
 """`archive copy`: log dirs as they are, to a folder or a bucket, in the layout of plain copies.
 
+    list -> compare with the output -> copy file by file -> manifest
+
 Files are read once, hashed on the way, and streamed. What an earlier run has sent is not sent again, by the manifest at
 the output: a file with the same size, time and inode, or with the same SHA-256.
 """
@@ -7,68 +9,55 @@ the output: a file with the same size, time and inode, or with the same SHA-256.
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
-from recovery.archive.copy.manifest import MANIFEST_KEY, CopiedFile, CopyManifest, read_manifest
+from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
+from recovery.archive.copy.listing import PARTIAL_SUFFIX, FoundFile, find_files
+from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, read_manifest
 from recovery.archive.copy.options import CopyOptions
-from recovery.archive.copy.reading import ReadFile
-from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
-from recovery.archive.stores.archived import PartitionPrefix
+from recovery.archive.copy.output import OutputFiles
+from recovery.archive.copy.progress import CopyProgress
+from recovery.archive.copy.report import CopiedLogDir, CopyReport
 from recovery.archive.stores.stores import is_within, open_store
-from recovery.check.choice import PartitionChoice
-from recovery.errors import InterruptedRecoveryError, UsageError
+from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
-from recovery.logdir.quarantine_place import INSIDE_FOLDER
-from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import is_read_only, open_file
+from recovery.read.file_system import is_read_only, is_same
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
-from recovery.write.move_in import STAGE_FOLDER
-from segfmt.errors import FileNameError
-from segfmt.filenames import LOCK_FILE, read_folder_name
+from recovery.threads import PoolAhead
+from recovery.watch.events import Observer
+from recovery.watch.notifier import Notifier
 
 _DEFAULT_THREADS = 2
-_HASHED_BYTES = 4 << 20
-_LEFT_OUT = frozenset({LOCK_FILE, INSIDE_FOLDER, STAGE_FOLDER})
-"""Of a log dir: its lock, and what only this tool has there."""
-PARTIAL_SUFFIX = ".partial"
-"""Of the copy of a file that could only be read up to some position."""
+_FILES_AHEAD = 4
+"""Begun per thread before the first of them is done."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A file to be copied."""
-
-    path: str
-    key: str
-
-
-def copy(options: CopyOptions, *, stop: StopRequest | None = None) -> CopyReport:
-    """Copy log dirs of a stopped broker.
+def copy(
+    options: CopyOptions, *, observers: Iterable[Observer] = (), stop: StopRequest | None = None
+) -> CopyReport:
+    """Copy log dirs of a stopped broker. What cannot be read, and an end before all is copied, are in the report.
 
     Args:
         options: what, and where to.
-        stop: lets another thread end the run.
+        observers: notified as it goes on.
+        stop: lets another thread end the run; started again, it goes on.
 
     Raises:
-        UsageError: no log dir, or an output that cannot be one.
+        UsageError: no log dir, a partition that is not there, or an output that cannot be one.
         LogDirLockedError: a broker or a recovery is running.
         OSError: the output cannot be written.
-        InterruptedRecoveryError: *stop* was asked for; started again, it goes on.
     """
     options.refuse_wrong_values()
     given = None if options.log_dirs is None else list(options.log_dirs)
     dirs = find_broker_dirs(given, options.config, may_be_foreign=True)
+    folders = _folders(dirs.locked_dirs)
     for log_dir in dirs.locked_dirs:
-        if is_within(options.output, log_dir):
-            raise UsageError(f"--output {options.output}: it is in the log dir {log_dir}, which is copied")
-    run = _Run(options, dirs.locked_dirs, StopRequest() if stop is None else stop)
+        _refuse_output(options.output, log_dir, folders)
+    run = _Run(options, folders, Notifier(observers), StopRequest() if stop is None else stop)
     writable = [log_dir for log_dir in dirs.locked_dirs if not _is_read_only(log_dir)]
     for log_dir in dirs.locked_dirs:
         if log_dir not in writable:
@@ -81,153 +70,186 @@ def copy(options: CopyOptions, *, stop: StopRequest | None = None) -> CopyReport
         return run.run()
 
 
+def _refuse_output(output: str, log_dir: str, folders: Mapping[str, str]) -> None:
+    """Raise UsageError if something would be written into *log_dir*, or if it is where a copy goes."""
+    if is_within(output, log_dir):
+        raise UsageError(f"--output {output}: it is in the log dir {log_dir}, which is copied")
+    for folder in folders.values():
+        place = f"{output.rstrip('/')}/{folder}"
+        if is_within(place, log_dir) or is_within(log_dir, place) or is_same(place, log_dir):
+            raise UsageError(
+                f"--output {output}: {place} would be the copy of a log dir, and {log_dir}, which is copied, is there. "
+                "Remedy: choose another output"
+            )
+
+
 def _is_read_only(log_dir: str) -> bool:
     with suppress(OSError):
         return is_read_only(log_dir)
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A log dir, and what of it is to be read."""
+
+    log_dir: CopiedLogDir
+    jobs: list[CopyJob]
+
+    @property
+    def files(self) -> list[FoundFile]:
+        return [job.file for job in self.jobs]
+
+
 class _Run:
-    def __init__(self, options: CopyOptions, log_dirs: Sequence[str], stop: StopRequest) -> None:
+    def __init__(
+        self, options: CopyOptions, folders: Mapping[str, str], notifier: Notifier, stop: StopRequest
+    ) -> None:
         self._options = options
         self._stop = stop
+        self._progress = CopyProgress(notifier)
         self._limit = RateLimit(options.max_bytes_per_second, check=stop.check)
+        self._thread_count = options.threads or _DEFAULT_THREADS
         self._store = open_store(options.output)
-        self._log_dirs = [
-            CopiedLogDir(log_dir=log_dir, folder=folder) for log_dir, folder in _folders(log_dirs).items()
-        ]
+        self._log_dirs = [CopiedLogDir(log_dir=log_dir, folder=folder) for log_dir, folder in folders.items()]
+        self._folders = folders
         self.warnings: list[str] = []
 
     def run(self) -> CopyReport:
         """Copy all log dirs."""
-        folders = {one.log_dir: one.folder for one in self._log_dirs}
-        manifest = read_manifest(self._store, folders, is_forgotten=self._options.restart)
-        is_chosen = self._options.choice()
-        count = self._options.threads or _DEFAULT_THREADS
         try:
-            for log_dir in self._log_dirs:
-                with ThreadPoolExecutor(count, thread_name_prefix="archive-copy") as pool:
-                    jobs = self._jobs(log_dir, is_chosen)
-                    for result in pool.map(partial(self._copy_unless_stopped, manifest), jobs):
-                        self._account(log_dir, result)
-                self._stop.check()
-        finally:
-            self._store.sync()
-            manifest.write()
-        is_chosen.refuse_missing(", ".join(folders))
-        return CopyReport(output=self._store.url, log_dirs=self._log_dirs, warnings=self.warnings)
+            report = self._run()
+        except BaseException as error:
+            self._progress.finish(error.exit_code if isinstance(error, RecoveryError) else 1)
+            raise
+        self._progress.finish(report.exit_code)
+        return report
 
-    @staticmethod
-    def _account(log_dir: CopiedLogDir, result: tuple[int, int] | UncopiedFile | None) -> None:
-        if isinstance(result, UncopiedFile):
-            log_dir.failed.append(result)
-        elif result is not None:
-            sent, skipped = result
-            log_dir.files += skipped < 0
-            log_dir.size_bytes += sent
-            log_dir.skipped_files += skipped >= 0
-            log_dir.skipped_bytes += max(0, skipped)
-
-    def _jobs(self, log_dir: CopiedLogDir, is_chosen: PartitionChoice) -> list[_Job]:
-        return sorted(self._below(log_dir, log_dir.log_dir, "", is_chosen), key=lambda job: job.key)
-
-    def _below(
-        self, log_dir: CopiedLogDir, path: str, prefix: str, is_chosen: PartitionChoice
-    ) -> Iterator[_Job]:
-        try:
-            with os.scandir(path) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            log_dir.failed.append(UncopiedFile(file=path, position=None, error=str(error.strerror or error)))
-            return
-        for entry in found:
-            if entry.name in _LEFT_OUT or entry.name.endswith(TEMPORARY_SUFFIX):
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                if prefix or _is_wanted(entry.name, is_chosen):
-                    yield from self._below(log_dir, entry.path, f"{prefix}{entry.name}/", is_chosen)
-            elif entry.is_file():
-                yield _Job(entry.path, f"{log_dir.folder}/{prefix}{entry.name}")
-            else:
-                self.warnings.append(f"{entry.path}: not a file, and left out")
-
-    def _copy_unless_stopped(
-        self, manifest: CopyManifest, job: _Job
-    ) -> tuple[int, int] | UncopiedFile | None:
-        if self._stop.signal_number:
-            return None
-        try:
-            return self._copy(job, manifest)
-        except InterruptedRecoveryError:
-            return None
-
-    def _copy(self, job: _Job, manifest: CopyManifest) -> tuple[int, int] | UncopiedFile:
-        """Copy a file; return the bytes that were sent, and those that were there (-1: it was sent)."""
-        try:
-            descriptor = open_file(job.path)
-        except OSError as error:
-            return UncopiedFile(file=job.path, position=None, error=str(error.strerror or error))
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                return UncopiedFile(file=job.path, position=None, error="not a regular file")
-            if self._is_there(job, status, descriptor, manifest):
-                return 0, status.st_size
-            source = ReadFile(descriptor, status.st_size, self._limit, self._stop)
-            try:
-                self._store.send(job.key, source, status.st_size)
-            except OSError:
-                if source.error is None:
-                    raise  # of the output
-                return self._keep_part(job, descriptor, source)
-            manifest.note(job.key, _copied(status, source.sha256()))
-            return status.st_size, -1
-        finally:
-            os.close(descriptor)
-
-    def _is_there(self, job: _Job, status: os.stat_result, descriptor: int, manifest: CopyManifest) -> bool:
-        """Return whether the output has a file: as it was when it was copied, or with the same bytes."""
-        before = manifest.get(job.key)
-        if before is None or before.size_bytes != status.st_size:
-            return False
-        try:
-            if self._store.stat(job.key).size_bytes != status.st_size:
-                return False
-        except FileNotFoundError:
-            return False
-        if (before.mtime_ns, before.inode) == (status.st_mtime_ns, status.st_ino):
-            return True
-        source = ReadFile(descriptor, status.st_size, self._limit, self._stop)
-        with suppress(OSError):
-            while source.read(_HASHED_BYTES):
-                pass
-        if source.error is None and source.sha256() == before.sha256:
-            manifest.note(job.key, _copied(status, before.sha256))
-            return True
-        return False
-
-    def _keep_part(self, job: _Job, descriptor: int, source: ReadFile) -> UncopiedFile:
-        """Copy what of a file comes before the byte that cannot be read."""
-        assert source.error is not None
-        kept = 0
-        if source.position:
-            part = ReadFile(descriptor, source.position, self._limit, self._stop)
-            try:
-                self._store.send(job.key + PARTIAL_SUFFIX, part, source.position)
-                kept = source.position
-            except OSError:
-                if part.error is None:
-                    raise
-        return UncopiedFile(
-            file=job.path,
-            position=source.position,
-            error=str(source.error.strerror or source.error),
-            kept_bytes=kept,
+    def _run(self) -> CopyReport:
+        self._progress.start([one.log_dir for one in self._log_dirs], self._thread_count)
+        for text in self.warnings:
+            self._progress.warn(text)
+        manifest = read_manifest(self._store, self._folders, is_forgotten=self._options.restart)
+        with (
+            self._store.held(),
+            suppress(InterruptedRecoveryError),
+            PoolAhead(self._thread_count, thread_name_prefix="archive-copy") as pool,
+        ):
+            self._copy(self._plan(manifest, pool), manifest, pool)
+        is_cut_short = any(one.left_files or not (one.is_listed or one.failed) for one in self._log_dirs)
+        return CopyReport(
+            output=self._store.url,
+            log_dirs=self._log_dirs,
+            warnings=self.warnings,
+            signal_number=self._stop.signal_number if self._stop.is_made and is_cut_short else None,
         )
 
+    # -- what is to be done ----------------------------------------------------------------------------------
 
-def _copied(status: os.stat_result, sha256: str) -> CopiedFile:
-    return CopiedFile(status.st_size, status.st_mtime_ns, status.st_ino, sha256)
+    def _plan(self, manifest: CopyManifest, pool: PoolAhead) -> list[_Planned]:
+        """List all log dirs, and what the output has of them."""
+        is_chosen = self._options.choice()
+        output = OutputFiles(self._store)
+        output.remove_temporaries("")
+        planned = []
+        for log_dir in self._log_dirs:
+            found = find_files(log_dir.log_dir, log_dir.folder, is_chosen, self._stop)
+            for text in found.warnings:
+                self._warn(text)
+            for failed in found.failed:
+                log_dir.failed.append(failed)
+                self._progress.fail(log_dir.log_dir, "", failed)
+            log_dir.is_listed = all(one.file != log_dir.log_dir for one in found.failed)
+            output.list_beside(log_dir.folder, (file.key for file in found.files), pool, self._thread_count)
+            planned.append(_Planned(log_dir, [self._job(file, output, manifest) for file in found.files]))
+        if all(one.is_listed for one in self._log_dirs):
+            is_chosen.refuse_missing(", ".join(self._folders))
+        return planned
+
+    @staticmethod
+    def _job(file: FoundFile, output: OutputFiles, manifest: CopyManifest) -> CopyJob:
+        part_key = file.part_key
+        while manifest.earlier(part_key) is not None:  # the copy of a file that is gone by now
+            part_key += PARTIAL_SUFFIX
+        return CopyJob(
+            file=file,
+            there_bytes=output.size_bytes(file.key),
+            part_key=part_key,
+            part_bytes=output.size_bytes(part_key),
+        )
+
+    # -- the work --------------------------------------------------------------------------------------------
+
+    def _copy(self, planned: Sequence[_Planned], manifest: CopyManifest, pool: PoolAhead) -> None:
+        """Copy what is to be copied, and write down what was."""
+        copier = FileCopier(self._store, manifest, self._limit, self._stop, self._progress.read)
+        to_do = [self._to_do(one, copier, manifest) for one in planned]
+        try:
+            for one in to_do:
+                self._copy_log_dir(one, copier, pool)
+        except BaseException:
+            with suppress(OSError):  # the first error tells more
+                manifest.write()
+            raise
+        manifest.write()
+
+    def _to_do(self, planned: _Planned, copier: FileCopier, manifest: CopyManifest) -> _Planned:
+        """Return what is not at the output, and count the rest as it is."""
+        log_dir, jobs = planned.log_dir, []
+        for job in planned.jobs:
+            if not copier.is_there(job):
+                jobs.append(job)
+                continue
+            log_dir.skipped_files += 1
+            log_dir.skipped_bytes += job.file.size_bytes
+            if job.part_bytes is not None:
+                manifest.remove(job.part_key)
+        log_dir.left_files = len(jobs)
+        log_dir.left_bytes = sum(job.file.size_bytes for job in jobs)
+        to_do = _Planned(log_dir, jobs)
+        if log_dir.is_listed:
+            self._progress.list(log_dir, to_do.files)
+        else:
+            self._progress.take_offline(log_dir.log_dir, log_dir.failed[-1].error)
+        return to_do
+
+    def _copy_log_dir(self, planned: _Planned, copier: FileCopier, pool: PoolAhead) -> None:
+        if not planned.log_dir.is_listed:
+            return
+        self._progress.start_log_dir(planned.log_dir.log_dir, planned.files)
+        jobs = self._begun(planned.jobs)
+        for outcome in pool.map_ahead(copier.copy, jobs, _FILES_AHEAD * self._thread_count):
+            if outcome is not None:
+                self._account(planned.log_dir, outcome)
+        if not planned.log_dir.left_files:
+            self._progress.finish_log_dir()
+
+    def _begun(self, jobs: Iterable[CopyJob]) -> Iterator[CopyJob]:
+        for job in jobs:
+            if self._stop.is_made:
+                return
+            self._progress.start_file(job.file)
+            yield job
+
+    def _account(self, log_dir: CopiedLogDir, outcome: CopyOutcome) -> None:
+        log_dir.left_files -= 1
+        log_dir.left_bytes -= outcome.job.file.size_bytes
+        if outcome.sent_bytes is not None:
+            log_dir.files += 1
+            log_dir.size_bytes += outcome.sent_bytes
+        if outcome.there_bytes is not None:
+            log_dir.skipped_files += 1
+            log_dir.skipped_bytes += outcome.there_bytes
+        if outcome.failed is not None:
+            log_dir.failed.append(outcome.failed)
+            self._progress.fail(log_dir.log_dir, outcome.job.file.partition, outcome.failed)
+        if outcome.warning:
+            self._warn(outcome.warning)
+        self._progress.finish_file(outcome.job.file)
+
+    def _warn(self, text: str) -> None:
+        self.warnings.append(text)
+        self._progress.warn(text)
 
 
 def _folders(log_dirs: Sequence[str]) -> Mapping[str, str]:
@@ -241,13 +263,3 @@ def _folders(log_dirs: Sequence[str]) -> Mapping[str, str]:
             name = f"{base}-{number}"
         taken[log_dir] = name
     return taken
-
-
-def _is_wanted(folder: str, is_chosen: PartitionChoice) -> bool:
-    """Return whether a folder of a log dir is copied: with a choice only the folders of partitions that are chosen."""
-    try:
-        name = read_folder_name(folder)
-    except FileNameError:
-        return is_chosen.is_everything
-    where = PartitionPrefix(prefix=f"{folder}/", topic=name.topic, partition=name.partition, folder=folder)
-    return is_chosen(where)

@@ -15,15 +15,8 @@ from recovery.archive.inventory.entry import PartitionInventory
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.inventory.missing_folders import find_missing_folders
 from recovery.archive.inventory.report import InventoryReport, segment_row, segment_schema
-from recovery.archive.layouts.layouts import (
-    AUTO,
-    OtherLayouts,
-    all_but,
-    layout_of,
-    make_layout,
-    refuse_nothing,
-)
-from recovery.archive.layouts.walk import OtherLayout, Walked, walk
+from recovery.archive.layouts.all_layouts import ArchiveWalk
+from recovery.archive.layouts.layouts import refuse_nothing
 from recovery.archive.options import ArchiveOptions
 from recovery.archive.parquet import to_parquet
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
@@ -84,8 +77,8 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
     if output is not None:
         load(f"--output {output}", "pyarrow", extras=ARCHIVE)
     store = options.open()
-    layout = layout_of(store, options.layout)
-    report = InventoryReport(url=store.url, layout=layout.name)
+    archive = ArchiveWalk(store, options.layout, is_chosen=is_chosen)
+    report = InventoryReport(url=store.url, layout=archive.layouts[0].name)
     rows = None
     if output is not None:
         prefix = f"inventory/{uuid.uuid4().hex}/segments/"
@@ -94,38 +87,26 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
     with ExitStack() as stack:
         expectations = open_expectations(options.metadata, stack)
         report.has_metadata = bool(options.metadata)
-        layouts = [layout]
-        others = OtherLayouts()
         log_dirs: set[str] = set()
-        for layout in layouts:
-            for walked in walk(store, layout, is_chosen=is_chosen, others=all_but(layout)):
-                if stop is not None:
-                    stop.check()
-                if isinstance(walked, Walked):
-                    if not layout.is_tiered and walked.parent not in log_dirs:
-                        log_dirs.add(walked.parent)
-                        copy = read_log_dir_copy(store, walked.siblings)
-                        folders = find_missing_folders(copy, walked, is_chosen)
-                        report.add_findings(walked.parent, (*copy.findings, *folders))
-                    inventory = expectations.judge(walked.partition, layout, store)
-                    _take(report, rows, walked.partition.where, inventory)
-                elif isinstance(walked, OtherLayout):
-                    others.note(walked)
-                elif walked not in report.unlisted:
-                    report.unlisted.append(walked)
-            further = others.next_name([one.name for one in layouts])
-            if options.layout == AUTO and further is not None:
-                layouts.append(make_layout(further))
-        names = [one.name for one in layouts]
-        report.layout = ", ".join(names)
-        report.notes = tuple(others.notes(names))
-        tiered = next((one for one in layouts if one.is_tiered), layout)
-        for where, missing in expectations.unlisted(tiered, is_chosen=is_chosen):
+        for layout, walked in archive.partitions():
+            if stop is not None:
+                stop.check()
+            if not layout.is_tiered and walked.parent not in log_dirs:
+                log_dirs.add(walked.parent)
+                copy = read_log_dir_copy(store, walked.siblings)
+                folders = find_missing_folders(copy, walked, is_chosen)
+                report.add_findings(walked.parent, (*copy.findings, *folders))
+            inventory = expectations.judge(walked.partition, layout, store)
+            _take(report, rows, walked.partition.where, inventory)
+        report.layout = ", ".join(archive.names)
+        report.notes = archive.notes
+        report.unlisted = archive.unlisted
+        for where, missing in expectations.unlisted(archive.tiered, is_chosen=is_chosen):
             _take(report, rows, where, missing)
         if not report.unlisted:
             is_chosen.refuse_missing(store.url)
             if not report.topics:
-                refuse_nothing(store, layout)
+                refuse_nothing(store, archive.layouts[0])
         report.add_findings("", expectations.findings())
     if rows is not None:
         rows.write()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,11 +13,13 @@ from recovery.archive.stores.store import Store
 from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from recovery.broker.topic_configs import TopicConfigs
 from recovery.errors import UsageError
-from recovery.logdir.metadata_files import read_metadata_files
+from recovery.logdir.metadata_files import ReadMetadata, read_metadata_files
 from segfmt.entry_view import Buffer
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER
 from segfmt.metadata_log import BytesOnDisk
+
+_T = TypeVar("_T")
 
 
 class CopiedSettings:
@@ -69,12 +72,22 @@ def read_copied_metadata(store: Store, parent: str = "") -> ClusterMetadata | No
         FormatError: the node would not start with it.
         OSError: it cannot be read.
     """
+    return read_copied(store, parent, read_cluster_metadata)
+
+
+def read_copied(store: Store, parent: str, read: ReadMetadata[_T]) -> _T | None:
+    """Return what *read* makes of the metadata log in the copied log dir with the prefix *parent*; None without one.
+
+    Raises:
+        FormatError: the node would not start with it.
+        OSError: it cannot be read.
+    """
     prefix = f"{parent}{CLUSTER_METADATA_FOLDER}/"
     try:
         names = [stored.name for stored in store.list_level(prefix).objects]
         if not names:
             return None
-        return read_metadata_files(names, lambda name: _opened(store, prefix + name), read_cluster_metadata)
+        return read_metadata_files(names, lambda name: _opened(store, prefix + name), read)
     except FileNotFoundError:
         return None
 

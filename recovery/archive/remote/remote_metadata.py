@@ -369,10 +369,16 @@ def find_sources(stores: Iterable[Store]) -> Sources:
 
 
 def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:
-    """Read the first of *replicas*, and what the others have after its end if it ends before what was *told*."""
+    """Read the first of *replicas*, and what the others have after its end.
+
+    These only if it must have reached further: that was told, or its last batch is torn, as in a copy of a log dir
+    whose broker was at work.
+    """
+    torn_before = metadata.counts["torn-tail"]
     end_offset = _read_logs(metadata, replicas[0], 0)
+    is_torn = metadata.counts["torn-tail"] > torn_before
     for replica in replicas[1:]:
-        if end_offset < told.end_offset:
+        if end_offset < told.end_offset or is_torn:
             end_offset = _read_logs(metadata, replica, end_offset)
     if end_offset < told.end_offset:
         last = replicas[0].logs[-1]

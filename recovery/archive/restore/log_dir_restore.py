@@ -41,6 +41,7 @@ class LogDirRestore:
     Args:
         log_dir: the log dir.
         partitions: that go there.
+        producers_since_ms: when those last wrote that a broker still knows.
         progress: is told of each step.
         stop: ends the work early.
 
@@ -54,6 +55,7 @@ class LogDirRestore:
         log_dir: str,
         partitions: Sequence[PlannedRestore],
         *,
+        producers_since_ms: int,
         progress: RestoreProgress,
         stop: StopRequest,
     ) -> None:
@@ -61,6 +63,7 @@ class LogDirRestore:
         self.stage = Stage(log_dir)
         self.failure: OSError | None = None
         self._partitions = partitions
+        self._producers_since_ms = producers_since_ms
         self._progress = progress
         self._stop = stop
         self._faults: dict[str, list[Exception]] = {one.source.name: [] for one in partitions}
@@ -246,6 +249,7 @@ class LogDirRestore:
             *result.warnings,
             *map(str, report.warnings),
             *_open_transactions(self.stage, planned, result),
+            *_known_producers(self.stage, planned, result, self._producers_since_ms),
         )
         return replace(result, warnings=warnings)
 
@@ -285,4 +289,25 @@ def _open_transactions(stage: Stage, planned: PlannedRestore, result: RestoredPa
         f"{count_text(len(left), 'transaction')} open at the end of the archive, the first one of producer "
         f"{producer_id} from offset {first} on: consumers at read_committed stop there. Remedy: once the broker runs, "
         f"kafka-transactions.sh abort --topic {result.topic} --partition {result.partition} --start-offset {first}"
+    ]
+
+
+def _known_producers(
+    stage: Stage, planned: PlannedRestore, result: RestoredPartition, since_ms: int
+) -> list[str]:
+    """Return a warning if a log of another cluster knows producers, whose ids this one will give to others.
+
+    Kafka: ProducerIdControlManager, ProducerAppendInfo.checkSequence, ProducerStateEntry.findDuplicateBatch.
+    """
+    assert result.log_end_offset is not None
+    if planned.source.topic_id == result.topic_id:
+        return []
+    producer_ids = stage.producers(planned, result.log_end_offset, since_ms)
+    if not producer_ids:
+        return []
+    known = f"{count_text(len(producer_ids), 'producer')} with ids up to {max(producer_ids)}"
+    return [
+        f"{known} known at its end, and a new cluster gives these ids to others: what such a producer writes first "
+        "may be taken for a duplicate, which is acknowledged and not written. Remedy: until they expire, a day "
+        "after they last wrote, run all brokers with producer.id.expiration.ms=60000"
     ]

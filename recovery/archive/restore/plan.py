@@ -132,7 +132,7 @@ class Planner:
         next_offset = self._next_offset(source, topic_id) if self._options.is_aux else None
         is_renumbered, warnings = self._leader_epochs(source, assignment)
         remote_start, more = self._remote_start(source, topic_id)
-        warnings += more
+        warnings += [*more, *self._other_leaders(assignment)]
         if remote_start is not None and is_renumbered:
             raise ValueError(
                 "a part of it is in remote storage under its own leader epochs, and the cluster's is lower. Remedy: "
@@ -149,8 +149,8 @@ class Planner:
             retained=(0, 0) if self._options.is_aux else self._retained(source),
             warnings=tuple(warnings),
         )
-        if existing and self._is_there(planned, existing[0]):
-            return replace(planned.result(), log_dir=existing[0].log_dir, status="unchanged", retained=None)
+        if existing and _is_there(planned, existing[0]):
+            return _unchanged(planned, existing[0])
         if existing and not existing[0].is_empty:
             raise ValueError(
                 f"{existing[0].log_dir}/{source.name} has records. Remedy: move that folder out of the log dir if the "
@@ -209,6 +209,25 @@ class Planner:
                 f"{replicas}. Remedy: restore it there"
             )
         return assignment
+
+    def _other_leaders(self, assignment: Assignment | None) -> list[str]:
+        """Return a warning if another broker may lead without what is restored here: a follower cuts its log down.
+
+        Kafka: AbstractFetcherThread.maybeTruncate.
+        """
+        node_id = self._target.node_id
+        in_sync = () if assignment is None or self._options.is_aux else assignment.in_sync
+        others = [str(one) for one in in_sync if one != node_id]
+        if not others:
+            return []
+        brokers = f"{'broker' if len(others) == 1 else 'brokers'} {', '.join(others)}"
+        alone = (
+            f", or start broker {node_id} first, and the others once it leads" if node_id in in_sync else ""
+        )
+        return [
+            f"in sync in the cluster: {brokers}. One that leads without these records makes broker {node_id} cut them "
+            f"off. Remedy: restore it there, too, before any of them is started{alone}"
+        ]
 
     def _leader_epochs(
         self, source: SourcePartition, assignment: Assignment | None
@@ -285,17 +304,55 @@ class Planner:
             )
         return end + 1
 
-    def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:
-        """Return whether a log is what would be restored: by its topic, and the names and sizes of its segments."""
-        if planned.next_offset is not None:
-            logs = {log_name(planned.next_offset): 0}
-        else:
-            logs = {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
-        return existing.topic_id == planned.topic_id and bool(logs) and logs == dict(existing.logs)
-
     def _retained(self, source: SourcePartition) -> tuple[int, int] | None:
         retention = self._retention_of(source.where.topic)
         return None if retention is None else breached(source.segments, retention, self._now_ms)
+
+
+def _logs(planned: PlannedRestore) -> dict[str, int]:
+    """Return the sizes of the logs that a restored folder has, at most, by name."""
+    if planned.next_offset is not None:
+        return {log_name(planned.next_offset): 0}
+    return {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
+
+
+def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
+    """Return whether a log has all that would be restored.
+
+    By its topic, and the names and sizes of its segments. A broker may have gone on in the last one, and in others, and
+    may not have deleted yet what is below the log start.
+    """
+    logs = _logs(planned)
+    if existing.topic_id != planned.topic_id or not logs:
+        return False
+    last = max(logs)
+    cut_short = {log_name(one.segment.base_offset) for one in planned.source.segments if one.overlaps_next}
+    return (
+        all(
+            existing.logs.get(name) == size_bytes
+            or (name in cut_short and 0 < existing.logs.get(name, 0) < size_bytes)
+            for name, size_bytes in logs.items()
+            if name != last
+        )
+        and existing.logs.get(last, -1) >= logs[last]
+        and all(name in logs or not min(logs) < name < last for name in existing.logs)
+    )
+
+
+def _unchanged(planned: PlannedRestore, existing: ExistingLog) -> RestoredPartition:
+    """Return the report on a log that is there; where it ends is not known if it has gone on."""
+    expected, logs = planned.result(), _logs(planned)
+    last = max(logs)
+    has_gone_on = max(existing.logs) > last or existing.logs[last] > logs[last]
+    return replace(
+        expected,
+        log_dir=existing.log_dir,
+        status="unchanged",
+        segments=len(existing.logs),
+        size_bytes=sum(existing.logs.values()),
+        log_end_offset=None if has_gone_on else expected.log_end_offset,
+        retained=None,
+    )
 
 
 def breached(

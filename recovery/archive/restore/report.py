@@ -69,7 +69,8 @@ class RestoredPartition:
             self.status
         ]
         size = f"{count_text(self.segments, 'segment')}, {bytes_text(self.size_bytes)}"
-        end = "the last one archived" if self.log_end_offset is None else self.log_end_offset - 1
+        unknown = "its last one" if self.status == "unchanged" else "the last one archived"
+        end = unknown if self.log_end_offset is None else self.log_end_offset - 1
         offsets = f"offsets {self.log_start_offset} to {end}"
         epochs = "" if self.leader_epochs is None else f", leader epochs {self.leader_epochs}"
         lines = [f"{name}: {done} in {self.log_dir} ({self.mode}): {size}, {offsets}{epochs}"]

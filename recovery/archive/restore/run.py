@@ -49,8 +49,6 @@ from recovery.watch.events import Observer
 from recovery.write.move_in import finish_move_in, has_intent, remove_stage
 from recovery.write.quarantine import Quarantine
 
-_DEFAULT_THREADS = 2
-
 
 def restore(
     options: RestoreOptions, *, observers: Iterable[Observer] = (), stop: StopRequest | None = None
@@ -97,7 +95,7 @@ class _Run:
         self._progress = RestoreProgress(observers)
         self._stop = stop
         self._limit = RateLimit(options.broker.max_bytes_per_second, check=stop.check)
-        self._thread_count = options.broker.threads or _DEFAULT_THREADS
+        self._thread_count = target.facts.thread_count
         self._quarantines: dict[str, str] = {}
         self._failures: dict[str, OSError] = {}
         self._warnings: list[str] = []
@@ -274,7 +272,13 @@ class _Run:
         for one in planned:
             by_dir[one.log_dir].append(one)
         restores = [
-            LogDirRestore(log_dir, partitions, progress=self._progress, stop=self._stop)
+            LogDirRestore(
+                log_dir,
+                partitions,
+                producers_since_ms=self._now_ms - self._target.facts.producer_id_expiration_ms,
+                progress=self._progress,
+                stop=self._stop,
+            )
             for log_dir, partitions in by_dir.items()
         ]
         for restore in restores:

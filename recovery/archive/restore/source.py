@@ -18,8 +18,8 @@ from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
-from recovery.check.choice import PartitionChoice
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import (
@@ -53,6 +53,15 @@ class SourceSegment:
     end_offset: int | None
     log_bytes: int
     max_timestamp_ms: int | None
+
+    @property
+    def overlaps_next(self) -> bool:
+        """Whether it has records from the next segment on, which are left to that one."""
+        return (
+            self.end_offset is not None
+            and self.until_offset is not None
+            and self.end_offset >= self.until_offset
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,8 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
+import numpy as np
+
 from recovery.archive.restore.fetch import RENUMBERED_EPOCH, fetch_segment, of_log_dir
 from recovery.archive.restore.plan import PlannedRestore
 from recovery.archive.restore.source import SourceSegment
@@ -25,6 +27,7 @@ from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.write.durable import make_folder_like, write_new
 from recovery.write.move_in import STAGE_FOLDER, staged_log_dir
+from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import (
@@ -40,7 +43,7 @@ from segfmt.filenames import (
     time_index_name,
 )
 from segfmt.partition_metadata import PartitionMetadata, encode_partition_metadata
-from segfmt.producer_snapshot import read_producer_snapshot
+from segfmt.producer_snapshot import Entries, read_producer_snapshot
 
 _ORIGIN_SUFFIX = ".origin"
 """Of the file beside the staged log dir that says what a folder in it is made of."""
@@ -159,13 +162,26 @@ class Stage:
 
     def open_transactions(self, planned: PlannedRestore, log_end_offset: int) -> Sequence[tuple[int, int]]:
         """Return producer id and first offset of each transaction that is open at the end of a recovered log."""
-        path = os.path.join(self._path(planned.source.name), snapshot_name(log_end_offset))
-        if not is_file(path):
-            return ()
-        entries = read_producer_snapshot(read_small(path))
+        entries = self._snapshot_at(planned, log_end_offset)
         held = entries[entries["current_txn_first_offset"] >= 0]
         return sorted(
             zip(held["producer_id"].tolist(), held["current_txn_first_offset"].tolist(), strict=True)
+        )
+
+    def producers(self, planned: PlannedRestore, log_end_offset: int, since_ms: int) -> Sequence[int]:
+        """Return the ids of producers at the end of a recovered log that have written since, or are in a transaction.
+
+        Kafka: ProducerStateManager.isProducerExpired.
+        """
+        entries = self._snapshot_at(planned, log_end_offset)
+        is_known = (entries["timestamp_ms"] > since_ms) | (entries["current_txn_first_offset"] >= 0)
+        found: list[int] = entries["producer_id"][is_known].tolist()
+        return found
+
+    def _snapshot_at(self, planned: PlannedRestore, log_end_offset: int) -> Entries:
+        path = os.path.join(self._path(planned.source.name), snapshot_name(log_end_offset))
+        return (
+            read_producer_snapshot(read_small(path)) if is_file(path) else np.empty(0, PRODUCER_ENTRY_DTYPE)
         )
 
     def drop(self, folder: str) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 SegmentKey = tuple[int, str]
 """Base offset and id, which name a segment within its partition."""
 
+_MOST_NAME_BYTES = 200
+"""Of a temporary name: a file system takes 255."""
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.recovery-tmp")
 
 
@@ -118,10 +121,10 @@ def temporary_name(name: str, token: str) -> str:
     Spark and Arrow do not read files whose names begin with a dot.
 
     Args:
-        name: of the file.
+        name: of the file; one that leaves no room for more is cut.
         token: 16 hexadecimal digits that no other writer has.
     """
-    return f".{name}.{token}.recovery-tmp"
+    return f".{os.fsdecode(os.fsencode(name)[:_MOST_NAME_BYTES])}.{token}.recovery-tmp"
 
 
 def is_temporary(name: str) -> bool:

@@ -6,17 +6,21 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, suppress
+from typing import BinaryIO
 
 from recovery.archive.stores.archived import StoredObject, temporary_name
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, Source
 from recovery.read.file_system import absolute, fill, naming, open_file
 from recovery.read.opened_log import OpenedFile
-from recovery.write.durable import make_folders, sync_below
+from recovery.write.durable import make_folders, sync_all
+from recovery.write.write_back import begin_write_back, held_file_systems
 
 _PIECE_BYTES = 1 << 20
+_BEGUN_BYTES = 32 << 20
+"""Sent before the disk begins with them."""
 
 
 class LocalStore:
@@ -130,22 +134,44 @@ class LocalStore:
             raise
         _sync_folder(os.path.dirname(path))
 
-    def send(self, key: str, source: Source, size_bytes: int) -> None:
-        """Write a file piece by piece, replacing what is there; `sync` brings it to disk."""
+    def send(
+        self, key: str, source: Source, size_bytes: int, *, part_key: Callable[[], str] = lambda: ""
+    ) -> str:
+        """Write a file piece by piece, with holes for zeros; `sync` brings it to disk, if it replaces none."""
         path = self._path(key)
-        pieces = iter(lambda: source.read(_PIECE_BYTES), b"")
-        temporary = self._write_temporary(path, _exactly(pieces, size_bytes), is_synced=False)
+        temporary, descriptor = self._open_temporary(path)
         try:
-            _take_rights(temporary, path)
-            os.rename(temporary, path)
-        except OSError:
-            os.unlink(temporary)
+            with naming(path), open(descriptor, "wb") as file:
+                sent_bytes = _write_pieces(file, source)
+                if sent_bytes < size_bytes:
+                    key = part_key()
+                path = self._path(key)
+                if key and os.path.lexists(path):
+                    file.flush()
+                    os.fsync(descriptor)  # a loss of power must not take both
+            if key:
+                _take_rights(temporary, path)
+                os.rename(temporary, path)
+            else:
+                os.unlink(temporary)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
             raise
+        return key
 
-    def sync(self) -> None:
-        """Bring the whole folder to disk."""
-        if os.path.isdir(self._root):
-            sync_below(self._root)
+    def sync(self, keys: Collection[str]) -> None:
+        """Bring files, and the names of the folders above them, to disk."""
+        paths = [self._path(key) for key in keys]
+        folders: set[str] = set()
+        for path in paths:
+            while path != self._root and (path := os.path.dirname(path)) not in folders:
+                folders.add(path)
+        sync_all([*paths, *sorted(folders)])
+
+    def held(self) -> AbstractContextManager[None]:
+        """Hold the file system open, which reports an error in writing back to those who have it open."""
+        return held_file_systems([self._root])
 
     def remove(self, key: str) -> None:
         """Remove a file."""
@@ -154,27 +180,34 @@ class LocalStore:
         os.unlink(path)
         _sync_folder(os.path.dirname(path))
 
-    def _write_temporary(self, path: str, data: bytes | Iterable[bytes], *, is_synced: bool = True) -> str:
-        self._refuse_outside(path)
-        make_folders(os.path.realpath(os.path.dirname(path)))
-        parent, name = os.path.split(path)
-        temporary = os.path.join(parent, temporary_name(name, secrets.token_hex(8)))
+    def _write_temporary(self, path: str, data: bytes | Iterable[bytes]) -> str:
+        temporary, descriptor = self._open_temporary(path)
         try:
-            with naming(path), open(temporary, "xb") as file:
+            with naming(path), open(descriptor, "wb") as file:
                 file.writelines([data] if isinstance(data, bytes) else data)
                 file.flush()
-                if is_synced:
-                    os.fsync(file.fileno())
+                os.fsync(descriptor)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
         return temporary
 
+    def _open_temporary(self, path: str) -> tuple[str, int]:
+        """Open a new file beside *path*, whose folder is made if needed; return its path and its descriptor."""
+        self._refuse_outside(path)
+        parent, name = os.path.split(path)
+        make_folders(os.path.realpath(parent))
+        temporary = os.path.join(parent, temporary_name(name, secrets.token_hex(8)))
+        with naming(path):
+            return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
     def _refuse_outside(self, path: str) -> None:
         """Raise PermissionError, with the link, if one leads from *path* out of the root: nothing is written there."""
-        root, place = os.path.realpath(self._root), self._root
-        for name in os.path.relpath(os.path.dirname(path), self._root).split("/"):
+        root, place, parent = os.path.realpath(self._root), self._root, os.path.dirname(path)
+        if os.path.commonpath([root, os.path.realpath(parent)]) == root:
+            return
+        for name in os.path.relpath(parent, self._root).split("/"):
             place = os.path.join(place, name)
             if os.path.commonpath([root, os.path.realpath(place)]) != root:
                 detail = f"the link leads out of {self._root}, where nothing is written (put a folder in its place)"
@@ -186,14 +219,22 @@ class LocalStore:
         return os.path.join(self._root, key) if key else self._root
 
 
-def _exactly(pieces: Iterable[bytes], size_bytes: int) -> Iterator[bytes]:
-    """Yield *pieces*, which must have so many bytes."""
-    left = size_bytes
-    for piece in pieces:
-        left -= len(piece)
-        yield piece
-    if left:
-        raise OSError(errno.EIO, f"{size_bytes - left} bytes were sent, and not {size_bytes}")
+def _write_pieces(file: BinaryIO, source: Source) -> int:
+    """Write all of *source*, with a hole for each piece of zeros; return how many bytes it has."""
+    size_bytes = begun_bytes = 0
+    for piece in iter(lambda: source.read(_PIECE_BYTES), b""):
+        if piece[0] or piece != bytes(len(piece)):
+            file.write(piece)
+        else:
+            file.seek(len(piece), os.SEEK_CUR)
+        size_bytes += len(piece)
+        if size_bytes - begun_bytes >= _BEGUN_BYTES:
+            file.flush()
+            begin_write_back(file.fileno(), begun_bytes)
+            begun_bytes = size_bytes
+    file.truncate(size_bytes)
+    begin_write_back(file.fileno(), begun_bytes)
+    return size_bytes
 
 
 def _version(status: os.stat_result) -> str:

@@ -15,9 +15,9 @@ import re
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,21 +150,21 @@ class ObjectStore:
             with _errors(self._url, key):
                 obstore.put(self._client, key, whole)
 
-    def send(self, key: str, source: Source, size_bytes: int) -> None:
+    def send(
+        self, key: str, source: Source, size_bytes: int, *, part_key: Callable[[], str] = lambda: ""
+    ) -> str:
         """Write an object in parts, a few of which are in memory; it is there once the last one is."""
         import obstore
 
         part_bytes = max(_LEAST_PART_BYTES, -(-size_bytes // _MOST_PARTS))
         if size_bytes <= part_bytes:
             data = b"".join(iter(lambda: source.read(part_bytes), b""))
-            if len(data) != size_bytes:
-                raise OSError(
-                    errno.EIO, f"not the {size_bytes} bytes that were to be sent", f"{self._url}/{key}"
-                )
-            with _errors(self._url, key):
-                obstore.put(self._client, key, data, use_multipart=False)
-            return
-        pieces = _Pieces(source, part_bytes)
+            key = key if len(data) == size_bytes else part_key()
+            if key:
+                with _errors(self._url, key):
+                    obstore.put(self._client, key, data, use_multipart=False)
+            return key
+        pieces = _Pieces(source, part_bytes, size_bytes)
         try:
             with _errors(self._url, key):
                 obstore.put(
@@ -175,12 +175,21 @@ class ObjectStore:
                     chunk_size=part_bytes,
                     max_concurrency=_PARTS_AHEAD,
                 )
+        except OSError:
+            if not pieces.is_short:
+                raise
+            return ""
         finally:
             if pieces.error is not None:
                 raise pieces.error
+        return key
 
-    def sync(self) -> None:
+    def sync(self, keys: Collection[str]) -> None:
         """Do nothing: what a bucket has taken it keeps."""
+
+    def held(self) -> AbstractContextManager[None]:
+        """Do nothing."""
+        return nullcontext()
 
     def remove(self, key: str) -> None:
         """Remove an object."""
@@ -215,11 +224,16 @@ class ObjectStore:
 
 
 class _Pieces:
-    """The bytes of a source, piece by piece; keeps the error that ended them, which the library reports as its own."""
+    """The bytes of a source, piece by piece; keeps the error that ended them, which the library reports as its own.
 
-    def __init__(self, source: Source, piece_bytes: int) -> None:
+    All but the last one are of one size. If there are too few bytes it raises, so that the library gives up.
+    """
+
+    def __init__(self, source: Source, piece_bytes: int, size_bytes: int) -> None:
         self._source = source
         self._piece_bytes = piece_bytes
+        self._left_bytes = size_bytes
+        self.is_short = False
         self.error: BaseException | None = None
 
     def __iter__(self) -> Iterator[bytes]:
@@ -227,13 +241,25 @@ class _Pieces:
 
     def __next__(self) -> bytes:
         try:
-            piece = self._source.read(self._piece_bytes)
+            piece = self._next_piece()
+            self._left_bytes -= len(piece)
         except BaseException as error:
             self.error = error
             raise
-        if not piece:
-            raise StopIteration
-        return piece
+        if piece:
+            return piece
+        if self._left_bytes:
+            self.is_short = True
+            raise OSError(errno.EIO, "the source has fewer bytes than were to be sent")
+        raise StopIteration
+
+    def _next_piece(self) -> bytes:
+        parts: list[bytes] = []
+        left = self._piece_bytes
+        while left and (part := self._source.read(left)):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
 
 
 def _collect(pieces: Iterable[bytes], whole: IO[bytes]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,25 +76,38 @@ class Source(Protocol):
     """What is sent to a store: read once, from its beginning."""
 
     def read(self, size_bytes: int, /) -> bytes:
-        """Return the next bytes, at most so many; none at the end.
-
-        Raises:
-            OSError: they cannot be read.
-        """
+        """Return the next bytes, at most so many; none at the end, and from where on they cannot be read."""
         ...
 
 
 class OutputStore(Store, Protocol):
     """A store that takes objects of any size."""
 
-    def send(self, key: str, source: Source, size_bytes: int) -> None:
+    def send(
+        self, key: str, source: Source, size_bytes: int, *, part_key: Callable[[], str] = lambda: ""
+    ) -> str:
         """Write an object of *size_bytes*, whole or not at all, replacing what is there, without holding it in memory.
 
+        Args:
+            part_key: asked when the source has ended early: the key of an object for the bytes that it gave; empty if
+                they are not wanted.
+
+        Returns:
+            The key that the bytes have now; empty if they have none: they were not wanted, or are not held any more.
+
         Raises:
-            OSError: of the source, or of the store. Nothing new has the key then.
+            OSError: of the store. Nothing new has a key then.
         """
         ...
 
-    def sync(self) -> None:
-        """Wait until all that was sent outlives a loss of power."""
+    def sync(self, keys: Collection[str]) -> None:
+        """Wait until the objects *keys* outlive a loss of power.
+
+        Raises:
+            OSError: they do not, or perhaps do not.
+        """
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """Let `sync` hear of all errors that there are in the block."""
         ...

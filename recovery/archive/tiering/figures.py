@@ -22,6 +22,7 @@ from segfmt.remote_log_metadata import RemoteSegmentState
 
 _STARTED, _FINISHED, _DELETING, _ = RemoteSegmentState
 _SUMMED = {"summed": True}
+_OF_ARCHIVE = {"summed": True, "of_archive": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,13 @@ class TieringFigures:
         copy_unfinished, delete_unfinished: of these, not finished.
         local_only_bytes, local_only_segments: what is gone if the disk is; the active segment counts.
         highest_copied_offset: -1 if nothing of the log is copied.
+        archived_segments, archived_log_bytes: logs that lie in the archive, known or not, as large as they lie there.
+            These and the following are None without an archive.
+        missing_segments, missing_bytes: finished, and their log does not lie there; bytes as brokers know them.
+        incomplete_segments: finished, and their log lies there, but not all other objects.
+        orphan_segments, orphan_bytes: objects of segments that brokers do not know.
+        undeleted_segments, undeleted_bytes: objects of segments whose deletion is finished.
+        uncompared_segments: that may be orphans, or newer than what was read of the metadata topic.
     """
 
     remote_copy_lag_bytes: int | None = field(default=None, metadata=_SUMMED)
@@ -64,10 +72,24 @@ class TieringFigures:
     log_start_offset: int | None = None
     local_log_start_offset: int | None = None
     log_end_offset: int | None = None
+    archived_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    archived_log_bytes: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    missing_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    missing_bytes: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    incomplete_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    orphan_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    orphan_bytes: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    undeleted_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    undeleted_bytes: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    uncompared_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
 
 
 SUMMED: tuple[str, ...] = tuple(one.name for one in fields(TieringFigures) if one.metadata)
 """Figures of a topic: the sums of its partitions'."""
+OF_ARCHIVE: tuple[str, ...] = tuple(
+    one.name for one in fields(TieringFigures) if "of_archive" in one.metadata
+)
+"""Those that an archive is listed for."""
 
 
 def figures_of(state: PartitionState, *, now_ms: int) -> TieringFigures:

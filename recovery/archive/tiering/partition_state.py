@@ -16,6 +16,11 @@ from recovery.archive.remote.replicas import Replica
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
 from recovery.broker.log_retention import LogRetention
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
+from segfmt.remote_log_metadata import RemoteSegmentState
+
+_OF_ONE_MOMENT = "Remedy: copy the log dir while its broker is down"
+_REMEDY = "Remedy: give the log dirs of all brokers with --metadata"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,8 @@ class PartitionState:
         cache: what brokers know of its remote segments; None if that is not known.
         log: its local part; None if no replica was found, or it cannot be read.
         retention: its settings; None if they are not known.
+        is_deleted: whether its topic was deleted, or made anew under another id: it has no log, and nobody deletes what
+            is left of it.
         unknown: why what is None is not known.
     """
 
@@ -36,6 +43,7 @@ class PartitionState:
     cache: RemoteLogCache | None
     log: TieredLog | None
     retention: LogRetention | None
+    is_deleted: bool = False
     unknown: tuple[str, ...] = ()
 
     @property
@@ -66,12 +74,42 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
     if log_end_offset is None:
         log = f"{replica.store.url}/{listed[-1].parts[PartKind.LOG].key}"
         return None, f"{log}: where the log ends cannot be read"
+    if log_start_offset > log_end_offset:
+        checkpoint = f"{replica.store.url}/{LOG_START_OFFSET_CHECKPOINT}"
+        return (
+            None,
+            f"{checkpoint}: the log begins at {log_start_offset}, and ends at {log_end_offset}. {_OF_ONE_MOMENT}",
+        )
     return TieredLog(
         segments=segments,
         epochs=replica.epochs,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
     ), ""
+
+
+def why_it_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> str:
+    """Return why *log*, of the replica at *place*, cannot be the leader's: more than it has was copied; else empty.
+
+    Segments of epochs that the log has no more, because an unclean election has cut them off, tell nothing.
+    """
+    finished = [
+        one for one in cache.segments.values() if one.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+    ]
+    if not finished:
+        return ""
+    if not log.epochs:
+        return f"{place}: it has no leader epochs, and segments were copied. {_REMEDY}"
+    last = log.epochs[-1].epoch
+    latest = max(one.leader_epochs[-1].epoch for one in finished)
+    if latest > last:
+        return (
+            f"{place}: it ends in leader epoch {last}, and segments of epoch {latest} were copied. {_REMEDY}"
+        )
+    highest = cache.highest_offset(last)
+    if highest is not None and highest >= log.log_end_offset:
+        return f"{place}: it ends at offset {log.log_end_offset}, and offset {highest} was copied. {_REMEDY}"
+    return ""
 
 
 def _end(replica: Replica, active: ArchivedSegment) -> int | None:

@@ -7,13 +7,14 @@ all by partition, are under `kafka_log_recovery_remote_`. What is not known has 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from recovery.archive.tiering.report import TieredPartition, TieringReport
+from recovery.archive.tiering.report import TieredPartition, TieredTopic, TieringReport
 
+_T = TypeVar("_T", TieredPartition, TieredTopic)
 BROKER_PREFIX: Final = "kafka_server_brokertopicmetrics_"
 OWN_PREFIX: Final = "kafka_log_recovery_remote_"
 
@@ -51,6 +52,27 @@ _OWN: Final = {
     "log_start_offset": ("log_start_offset", "Where the log begins."),
     "local_log_start_offset": ("local_log_start_offset", "Where the local part of the log begins."),
     "log_end_offset": ("log_end_offset", "The offset after the last record."),
+    "archived_segments": ("archived_segments", "Segments whose log lies in the archive."),
+    "archived_log_bytes": ("archived_log_bytes", "Bytes of logs in the archive, as they lie there."),
+    "missing_segments": ("missing_segments", "Finished segments whose log is not in the archive."),
+    "missing_bytes": ("missing_bytes", "Bytes of these, as brokers know them."),
+    "incomplete_segments": ("incomplete_segments", "Finished segments without an object besides the log."),
+    "orphan_segments": ("orphan_segments", "Segments in the archive that brokers do not know."),
+    "orphan_bytes": ("orphan_bytes", "Bytes of all objects of these."),
+    "undeleted_segments": (
+        "undeleted_segments",
+        "Segments with objects left by a deletion that is finished.",
+    ),
+    "undeleted_bytes": ("undeleted_bytes", "Bytes of all objects of these."),
+    "uncompared_segments": (
+        "uncompared_segments",
+        "Segments that may be orphans, or newer than the metadata.",
+    ),
+}
+_OTHERS: Final = {
+    "other_partitions": ("archive_other_partitions", "Partitions in the archive of no tiered topic here."),
+    "other_segments": ("archive_other_segments", "Segments of these."),
+    "other_log_bytes": ("archive_other_log_bytes", "Bytes of the logs of these."),
 }
 
 
@@ -71,17 +93,42 @@ def metrics_text(report: TieringReport) -> bytes:
 
 
 def _families(report: TieringReport) -> Iterator[Metric]:
+    partitions = _named_once(report.partitions)
+    topics = _named_once(report.topics)
     for name, (metric, text) in _BROKERS.items():
         family = GaugeMetricFamily(BROKER_PREFIX + metric, text, labels=["topic"])
-        for topic in report.topics:
+        for topic in topics:
             _add(family, [topic.topic], getattr(topic.figures, name))
         yield family
     for name, (metric, text) in _OWN.items():
         family = GaugeMetricFamily(OWN_PREFIX + metric, text, labels=["topic", "partition"])
-        for one in report.partitions:
+        for one in partitions:
             _add(family, [one.topic, str(one.partition)], getattr(one.figures, name))
         yield family
-    yield _by_epoch(report.partitions)
+    yield _by_epoch(partitions)
+    yield _deleted(report.topics)
+    if report.archive is not None:
+        for name, (metric, text) in _OTHERS.items():
+            yield GaugeMetricFamily(OWN_PREFIX + metric, text, value=getattr(report.archive, name))
+
+
+def _named_once(found: Sequence[_T]) -> list[_T]:
+    """Return what is of topics that exist, of one id for each name: no two samples may have the same labels."""
+    ids: dict[str, str] = {}
+    return [
+        one for one in found if not one.is_deleted and ids.setdefault(one.topic, one.topic_id) == one.topic_id
+    ]
+
+
+def _deleted(topics: Sequence[TieredTopic]) -> Metric:
+    text = "Bytes of the remote segments' logs that are left of a deleted topic."
+    family = GaugeMetricFamily(
+        f"{OWN_PREFIX}deleted_topic_log_size_bytes", text, labels=["topic", "topic_id"]
+    )
+    for topic in topics:
+        if topic.is_deleted:
+            _add(family, [topic.topic, topic.topic_id], topic.figures.remote_log_size_bytes)
+    return family
 
 
 def _by_epoch(partitions: Sequence[TieredPartition]) -> Metric:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from recovery.archive.tiering.figures import SUMMED, TieringFigures
+from recovery.archive.tiering.archive_survey import Archive
+from recovery.archive.tiering.figures import OF_ARCHIVE, SUMMED, TieringFigures
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
@@ -16,20 +17,30 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredPartition:
-    """The figures of a partition."""
+    """The figures of a partition.
+
+    Attributes:
+        is_deleted: as of its topic.
+    """
 
     topic: str
     topic_id: str
     partition: int
+    is_deleted: bool = False
     figures: TieringFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredTopic:
-    """The sums of a topic."""
+    """The sums of a topic.
+
+    Attributes:
+        is_deleted: whether it was deleted, or made anew under another id.
+    """
 
     topic: str
     topic_id: str
+    is_deleted: bool = False
     figures: TieringFigures
 
 
@@ -40,6 +51,7 @@ class TieringReport:
     Attributes:
         now_ms: the clock by which retention was judged.
         topics, partitions: by name.
+        archive: what was listed; None: nothing was to be.
         warnings: what is not known, and why.
     """
 
@@ -47,12 +59,20 @@ class TieringReport:
     duration_ms: int
     topics: tuple[TieredTopic, ...]
     partitions: tuple[TieredPartition, ...]
+    archive: Archive | None = None
     warnings: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """4 if a figure is not known, else 0."""
-        return 4 if any(None in _values(one.figures).values() for one in self.partitions) else 0
+        """4 if a figure is not known, else 0: what is missing in the archive is a figure, too."""
+        return 4 if any(self._is_unknown(one) for one in self.partitions) else 0
+
+    def _is_unknown(self, one: TieredPartition) -> bool:
+        """Return whether a figure of a partition is not known that it could have: a deleted one has no log."""
+        names = _OF_DELETED if one.is_deleted else _OF_LOG
+        if self.archive is not None:
+            names = (*names, *OF_ARCHIVE)
+        return any(getattr(one.figures, name) is None for name in names)
 
     def to_json(self) -> str:
         """Return the report as one JSON object."""
@@ -64,13 +84,19 @@ class TieringReport:
                 "nowMs": self.now_ms,
                 "durationMs": self.duration_ms,
                 "warnings": list(self.warnings),
+                "archive": None if self.archive is None else _archive(self.archive),
                 "topics": [
-                    {"topic": one.topic, "topicId": one.topic_id}
+                    {"topic": one.topic, "topicId": one.topic_id, "topicDeleted": one.is_deleted}
                     | {key: value for key, value in _values(one.figures).items() if key in _TOPIC_KEYS}
                     for one in self.topics
                 ],
                 "partitions": [
-                    {"topic": one.topic, "topicId": one.topic_id, "partition": one.partition}
+                    {
+                        "topic": one.topic,
+                        "topicId": one.topic_id,
+                        "topicDeleted": one.is_deleted,
+                        "partition": one.partition,
+                    }
                     | _values(one.figures)
                     for one in self.partitions
                 ],
@@ -80,15 +106,26 @@ class TieringReport:
         )
 
     def to_text(self) -> str:
-        """Return the report for a person."""
+        """Return the report for a person: what is missing first."""
         lines = [f"WARNING: {printable(text)}" for text in self.warnings]
-        lines += [f"{printable(one.topic)}-{one.partition}: {_words(one.figures)}" for one in self.partitions]
+        if self.archive is not None:
+            lines += [text for one in self.partitions for text in _losses(one, self.archive)]
+        for one in self.partitions:
+            found = "" if self.archive is None else f"; {_found(one.figures)}"
+            words = _left(one.figures) if one.is_deleted else _words(one.figures)
+            lines.append(f"{printable(one.topic)}-{one.partition}: {words}{found}")
+        if self.archive is not None and self.archive.other_partitions:
+            lines.append(_others(self.archive))
         topics = {one.topic for one in self.topics}
         lines.append(
             f"{count_text(len(self.partitions), 'tiered partition')} of {count_text(len(topics), 'topic')}, "
             f"in {self.duration_ms / 1000:.1f} s"
         )
         return "\n".join(lines)
+
+
+_OF_LOG = tuple(one.name for one in fields(TieringFigures) if one.name not in OF_ARCHIVE)
+_OF_DELETED = ("remote_log_size_bytes",)
 
 
 def _key(name: str) -> str:
@@ -108,10 +145,17 @@ def _values(figures: TieringFigures) -> dict[str, Any]:
     return values
 
 
-def _words(figures: TieringFigures) -> str:
-    remote = (
+def _remote(figures: TieringFigures) -> str:
+    return (
         f"{_count(figures.remote_log_metadata_count)} remote segments, {_size(figures.remote_log_size_bytes)}"
     )
+
+
+def _left(figures: TieringFigures) -> str:
+    return f"{_remote(figures)}, left of a deleted topic"
+
+
+def _words(figures: TieringFigures) -> str:
     copying = (
         "copying disabled"
         if figures.copy_disabled
@@ -125,7 +169,55 @@ def _words(figures: TieringFigures) -> str:
         f"offsets {_count(figures.log_start_offset)} to {_count(figures.log_end_offset)}, "
         f"copied to {_count(figures.highest_copied_offset)}, local from {_count(figures.local_log_start_offset)}"
     )
-    return "; ".join((remote, copying, deleting, local, offsets))
+    return "; ".join((_remote(figures), copying, deleting, local, offsets))
+
+
+def _archive(archive: Archive) -> dict[str, Any]:
+    return {
+        "url": archive.url,
+        "layout": archive.layout,
+        "otherPartitions": archive.other_partitions,
+        "otherSegments": archive.other_segments,
+        "otherLogBytes": archive.other_log_bytes,
+    }
+
+
+def _losses(one: TieredPartition, archive: Archive) -> Iterator[str]:
+    """Yield what of finished segments is not in the archive; of a deleted topic nothing need be."""
+    if one.is_deleted:
+        return
+    name, figures, place = f"{printable(one.topic)}-{one.partition}", one.figures, printable(archive.url)
+    remedy = f"`archive inventory {place} --metadata ...` names them"
+    if figures.missing_segments:
+        yield (
+            f"MISSING {name}: {count_text(figures.missing_segments, 'finished segment')}, "
+            f"{_size(figures.missing_bytes)}, not in {place}: {remedy}"
+        )
+    if figures.incomplete_segments:
+        yield (
+            f"MISSING {name}: {count_text(figures.incomplete_segments, 'finished segment')} without indexes or other "
+            f"objects in {place}: {remedy}"
+        )
+
+
+def _found(figures: TieringFigures) -> str:
+    texts = [f"in the archive: {_count(figures.archived_segments)}, {_size(figures.archived_log_bytes)}"]
+    if figures.missing_segments is None:
+        texts.append("what is missing there is unknown")
+    if figures.orphan_segments:
+        texts.append(f"orphans: {figures.orphan_segments}, {_size(figures.orphan_bytes)}")
+    if figures.undeleted_segments:
+        texts.append(f"left by deletions: {figures.undeleted_segments}, {_size(figures.undeleted_bytes)}")
+    if figures.uncompared_segments:
+        texts.append(f"not compared: {figures.uncompared_segments}")
+    return "; ".join(texts)
+
+
+def _others(archive: Archive) -> str:
+    return (
+        f"{printable(archive.url)} also has {count_text(archive.other_partitions, 'partition')} of deleted topics "
+        f"or other clusters: {count_text(archive.other_segments, 'segment')}, {bytes_text(archive.other_log_bytes)}"
+    )
 
 
 def _count(value: int | None) -> str:

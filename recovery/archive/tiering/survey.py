@@ -8,16 +8,19 @@ from uuid import UUID
 from recovery.archive.remote.copied_settings import read_copied_metadata
 from recovery.archive.remote.remote_metadata import RemoteMetadata
 from recovery.archive.remote.replicas import Replica, Replicas
+from recovery.archive.remote_size import held_size
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
+from recovery.archive.tiering.absent_brokers import AbsentBrokers
 from recovery.archive.tiering.options import TieringOptions
-from recovery.archive.tiering.partition_state import PartitionState, read_tiered_log
+from recovery.archive.tiering.partition_state import PartitionState, read_tiered_log, why_it_is_behind
 from recovery.broker.cluster_metadata import ClusterMetadata
-from recovery.broker.config import NEVER_TIERED_TOPICS, BrokerConfig
+from recovery.broker.config import NEVER_TIERED_TOPICS, BrokerConfig, misspelled
 from recovery.broker.log_retention import LogRetention, retention_of
 from recovery.broker.settings import Layer
-from recovery.broker.topic_configs import TopicConfigs
+from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.errors import UsageError
+from recovery.quantity import bytes_text, count_text
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import TOPIC, RemotePartition, metadata_partition
@@ -42,8 +45,10 @@ class TieringSurvey:
         self._metadata = metadata
         self._replicas = Replicas(stores)
         self._is_chosen = options.choice()
-        self.warnings: list[str] = list(options.config_notes)
-        self._cluster = self._read_cluster()
+        self.warnings: list[str] = [*options.config_notes, *misspelled(options.config)]
+        self._cluster, with_metadata_log = self._read_cluster()
+        self._absent = AbsentBrokers(stores, with_metadata_log)
+        self._topic_ids = frozenset(() if self._cluster is None else self._cluster.topic_ids.values())
         self._configs = TopicConfigs(
             broker=BrokerConfig.from_layers((Layer("the broker's properties", options.config),)),
             records={} if self._cluster is None else self._cluster.topic_configs,
@@ -63,7 +68,7 @@ class TieringSurvey:
             if self._is_chosen(where):
                 state = self._state(owner, where, self._replicas.of(where))
                 if state.log is not None or state.cache is None or state.cache.segments:
-                    yield state
+                    yield self._noted(state)
         for topic, partition in self._replicas.folders():
             where = _where(topic, partition, None)
             replica = self._replicas.of(where)
@@ -71,13 +76,17 @@ class TieringSurvey:
                 continue
             if self._is_chosen(where):
                 owner = RemotePartition(topic=topic, topic_id=replica.topic_id, partition=partition)
-                yield self._state(owner, where, replica)
+                yield self._noted(self._state(owner, where, replica))
         self._is_chosen.refuse_missing(", ".join(store.url for store in self._stores))
+        topics = {owner.topic for owner in self._metadata.partitions()}
+        topics |= {topic for topic, _ in self._replicas.folders()}
+        self.warnings += self._absent.warnings()
+        self.warnings += without_effect(self._configs.overrides, topics)
 
     def _state(
         self, owner: RemotePartition, where: PartitionPrefix, replica: Replica | None
     ) -> PartitionState:
-        unknown = []
+        unknown: list[str] = []
         cache = None
         if why := self._why_cache_is_unknown(owner):
             unknown.append(f"its remote segments: {why}")
@@ -86,13 +95,17 @@ class TieringSurvey:
             if hiding := self._metadata.hiding(owner.topic_id, owner.partition):
                 cache = None
                 unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}")
-        log, why = (None, f"no replica was found. {_REMEDY}")
+        is_deleted = replica is None and self._is_deleted(owner)
+        log, why = None, "" if is_deleted else f"no replica was found. {_REMEDY}"
         if replica is not None:
             log, why = read_tiered_log(replica, where)
-        if log is None:
+        if log is not None and cache is not None and replica is not None:
+            why = why_it_is_behind(log, cache, f"{replica.store.url}/{replica.prefix.rstrip('/')}")
+            log = None if why else log
+        if why:
             unknown.append(f"its local part: {why}")
-        retention = self._retention(owner.topic)
-        if retention is None:
+        retention = None if is_deleted else self._retention(owner.topic)
+        if retention is None and not is_deleted:
             unknown.append("its retention: no metadata log was found. Remedy: give --topic-config")
         return PartitionState(
             topic=owner.topic,
@@ -101,8 +114,29 @@ class TieringSurvey:
             cache=cache,
             log=log,
             retention=retention,
+            is_deleted=is_deleted,
             unknown=tuple(unknown),
         )
+
+    def _noted(self, state: PartitionState) -> PartitionState:
+        """Return *state*, having warned of what is not known of it, and of what nobody deletes."""
+        self._absent.note(state)
+        self.warnings += [f"{state.name}: {text}" for text in state.unknown]
+        if state.is_deleted and state.cache is not None:
+            left = count_text(len(state.cache.segments), "remote segment")
+            self.warnings.append(
+                f"{state.name}: the topic with the id {format_uuid(state.topic_id)} was deleted, and {left} of it, "
+                f"{bytes_text(held_size(state.cache))}, are left. Remedy: if its deletion is not under way, delete "
+                "their objects by hand: no broker will"
+            )
+        return state
+
+    def _is_deleted(self, owner: RemotePartition) -> bool:
+        """Return whether the cluster has no topic with this id any more: a name has one id at a time."""
+        if self._cluster is not None and self._cluster.damage is None:
+            return owner.topic_id not in self._topic_ids
+        ids = self._replicas.topic_ids(owner.topic)
+        return bool(ids) and owner.topic_id not in ids
 
     def _why_cache_is_unknown(self, owner: RemotePartition) -> str:
         """Return why the partition of the topic in which its records would be was not read; empty if it was."""
@@ -124,9 +158,9 @@ class TieringSurvey:
         retention = self._retention(topic)
         return retention is not None and retention.is_tiered and topic not in NEVER_TIERED_TOPICS
 
-    def _read_cluster(self) -> ClusterMetadata | None:
-        """Return the metadata log that reaches furthest."""
-        found = []
+    def _read_cluster(self) -> tuple[ClusterMetadata | None, Store | None]:
+        """Return the metadata log that reaches furthest, and the log dir that has it."""
+        found: list[tuple[ClusterMetadata, Store]] = []
         for store in self._stores:
             try:
                 metadata = read_copied_metadata(store)
@@ -134,8 +168,8 @@ class TieringSurvey:
                 self.warnings.append(f"{store.url}: {error}: the metadata log in it is not used")
                 continue
             if metadata is not None:
-                found.append(metadata)
-        return max(found, key=lambda one: one.end_offset, default=None)
+                found.append((metadata, store))
+        return max(found, key=lambda one: one[0].end_offset, default=(None, None))
 
 
 def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:

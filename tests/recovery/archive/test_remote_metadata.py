@@ -329,6 +329,19 @@ def test_what_another_replica_has_after_a_lost_end_is_read(tmp_path):
         assert rules(metadata) == ["missing-end"]
 
 
+def test_what_another_replica_has_after_a_torn_tail_is_read(tmp_path):
+    history = a_history()
+    write_metadata(tmp_path / "a", history, segment_batches=100)
+    logs = write_metadata(tmp_path / "b", history)
+    logs[-1].write_bytes(logs[-1].read_bytes()[:-20])
+    for folders in (("a", "b"), ("b", "a")):
+        with read(*(tmp_path / name for name in folders)) as metadata:
+            assert rules(metadata) == ["torn-tail"]
+            assert metadata.record_count == 60, folders
+    with read(tmp_path / "b") as metadata:
+        assert metadata.record_count < 60
+
+
 def test_an_index_that_does_not_ascend_says_nothing_of_the_end(tmp_path):
     write_metadata(tmp_path, a_history())
     (tmp_path / f"{TOPIC}-0" / offset_index_name(48)).write_bytes(struct.pack(">iiii", 900, 800, 700, 900))

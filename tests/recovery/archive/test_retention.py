@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote_size import held_size, lineage_size, remote_log_size
+from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.retention import DeletionReason, Retention, expire, never_deleted
 from recovery.archive.tiering.tiered_log import NOTHING_COPIED, LocalSegment, TieredLog
 from segfmt.checkpoint import LeaderEpochEntry
@@ -81,6 +82,14 @@ def test_what_was_begun_goes_on_and_what_is_before_the_start_goes():
     expiry = expire(cache_after(made.records), log, KEEP_ALL, now_ms=10**6)
     assert reasons(expiry) == [(0, "log-start"), (10, "unfinished-delete")]
     assert expiry.log_start_offset == 10
+    for deletions in (expiry.deletions, expiry.deletions[::-1]):
+        table = DeletionTable.of(deletions)
+        assert [one.reason for one in table] == list(table.counts()) == [one.reason for one in deletions]
+        assert table.size_bytes == expiry.size_bytes
+        assert [one.start_offset for one in table.without(deletions[:1])] == [
+            deletions[1].segment.start_offset
+        ]
+        assert table[1:][0] == table[-1]
 
 
 def test_epochs_before_the_first_are_unreferenced_and_those_cut_off_stay():

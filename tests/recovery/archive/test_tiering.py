@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
+from uuid import UUID
 
 import pytest
 
+from recovery.archive.remote.log_batches import read_batches
+from recovery.archive.stores.local_store import LocalStore
+from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.prometheus import metrics_text
+from recovery.archive.tiering.report import TieredPartition, TieringReport
+from recovery.archive.tiering.retention import Deletion
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from recovery.errors import UsageError
+from segfmt.checkpoint import (
+    LeaderEpochEntry,
+    encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+)
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_log_metadata import RemotePartition, RemoteSegment, encode_remote_log_metadata
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.logs.metadata_topic import metadata_batch
+from tests.logs.remote_logs import SimulatedLog
 from tests.runs.command import run
 from tests.runs.driving import footprint
 
@@ -138,21 +159,64 @@ def test_retention_names_what_a_start_would_lose(archive: TieredArchive) -> None
     )
     assert {one["reason"] for one in by_topic["expired-by-time"]["deletions"]} == {"time"}
     assert by_topic["plain"]["deletions"] == by_topic["plain"]["atNextStart"]["deletions"] == []
+    local_bytes = sum(
+        log.stat().st_size for path in archive.log_dirs for log in path.glob("expired-by-size-0/*.log")
+    )
+    safe_bytes = lost["retentionBytes"] + local_bytes
+    assert lost["atNextStart"]["safeRetentionBytes"] == safe_bytes
+    assert by_topic["plain"]["atNextStart"]["safeRetentionBytes"] == -1
     text = run("archive", "retention", "--metadata", dirs(archive))
     assert text.stdout.startswith(
         "LOSS expired-by-size-0: a broker before 4.3.2 may delete 1 segment in retention"
     )
+    assert f"raise retention.bytes of the topic from {lost['retentionBytes']} to {safe_bytes}" in text.stdout
     assert "Nothing was deleted." in text.stdout
-    raised = {"expired-by-size": {"retention.bytes": 10**9}}
-    topics = ("--topic", "expired-by-size", "--topic-config", json.dumps(raised))
-    assert run("archive", "retention", "--metadata", dirs(archive), *topics).exit_code == 0
+    for settings, exit_code in (
+        ({"retention.bytes": safe_bytes}, 0),
+        ({"retention.bytes": safe_bytes, "remote.log.copy.disable": True}, 0),
+        ({"remote.log.copy.disable": True}, 2),
+    ):
+        given = ("--topic", "expired-by-size", "--topic-config", json.dumps({"expired-by-size": settings}))
+        done = run("archive", "retention", "--metadata", dirs(archive), *given)
+        assert done.exit_code == exit_code, settings
+    assert done.stdout.startswith(
+        "LOSS expired-by-size-0: a broker before 4.3.2 deletes 1 segment in retention"
+    )
+    assert "as long as copying is disabled it counts local segments twice" in done.stdout
+
+
+def test_the_json_of_retention_is_made_in_parts_and_laid_out_as_a_whole(archive: TieredArchive) -> None:
+    options = TieringOptions(
+        metadata=tuple(map(str, archive.log_dirs)), topic_configs={"plain": {"retention.ms": "0"}}
+    )
+    report = foretell_retention(options)
+    (most,) = (one for one in report.partitions if (one.topic, one.partition) == ("plain", 0))
+    assert most.now is not None
+    assert most.at_next_start is most.now  # the same segments are held once
+    times = 2500 // len(most.now.deletions) + 1
+    rows = [one for _ in range(times) for one in most.now.deletions]
+    many = DeletionTable.of([Deletion(cast("RemoteSegment", one), one.reason) for one in rows])
+    assert list(many) == rows
+    assert many[-1] == rows[-1]
+    partitions = [replace(one, now=replace(most.now, deletions=many)) for one in report.partitions[:2]]
+    unknown = replace(most, now=None, at_next_start=None, never_deleted_bytes=None)
+    long = replace(report, partitions=(*partitions, unknown, *report.partitions))
+    for one in (long, report, replace(report, partitions=())):
+        text = one.to_json()
+        assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    parsed = json.loads(long.to_json())
+    assert [one["maxTimestampMs"] for one in parsed["partitions"][0]["deletions"]] == [
+        one.max_timestamp_ms for one in rows
+    ]
+    assert parsed["partitions"][2]["deletions"] is parsed["partitions"][2]["atNextStart"] is None
+    assert max(map(len, long.json_parts())) < 400_000
 
 
 def test_the_clock_may_be_given(archive: TieredArchive) -> None:
     early = foretell_retention(TieringOptions(metadata=tuple(map(str, archive.log_dirs)), now_ms=1))
     (expired,) = (one for one in early.partitions if one.topic == "expired-by-time")
     assert expired.now is not None
-    assert expired.now.deletions == ()
+    assert len(expired.now.deletions) == 0
 
 
 def test_the_textfile_has_the_same_figures(archive: TieredArchive, tmp_path: Path) -> None:
@@ -173,6 +237,247 @@ def test_the_textfile_has_the_same_figures(archive: TieredArchive, tmp_path: Pat
     refused = run("archive", "metrics", "--metadata", dirs(archive), "--metrics-textfile", tmp_path)
     assert refused.exit_code == 1
     assert "Remedy: name a file" in refused.stderr
+
+
+def copied(archive: TieredArchive, into: Path) -> list[Path]:
+    return [shutil.copytree(path, into / path.name) for path in archive.log_dirs]
+
+
+def folder_of(log_dirs: list[Path], name: str) -> Path:
+    (folder,) = (path / name for path in log_dirs if (path / name).is_dir())
+    return folder
+
+
+def one_of(log_dirs: list[Path], topic: str, partition: int = 0) -> tuple[TieringReport, TieredPartition]:
+    """The report of one partition, and that partition."""
+    name = f"{topic}-{partition}"
+    report = measure_tiering(TieringOptions(metadata=tuple(map(str, log_dirs)), partitions=(name,)))
+    (found,) = report.partitions
+    return report, found
+
+
+def test_a_replica_that_is_behind_what_was_copied_tells_nothing(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    folder = folder_of(log_dirs, "plain-0")
+    log = max(folder.glob("*.log"))
+    whole = log.read_bytes()
+    assert len(list(folder.glob("*.log"))) == 2
+    log.write_bytes(b"")  # it ends right where the copies end: it may be the leader
+    report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, one.figures.log_end_offset) == (0, 405)
+    log.unlink()
+    before = max(folder.glob("*.log"))
+    before.write_bytes(before.read_bytes()[: before.stat().st_size // 2])
+    for suffix in (".index", ".timeindex"):
+        before.with_suffix(suffix).unlink()
+    report, one = one_of(log_dirs, "plain")
+    assert report.exit_code == 4
+    assert one.figures.local_only_bytes is one.figures.remote_copy_lag_bytes is None
+    assert one.figures.remote_delete_lag_bytes is None
+    (warning,) = report.warnings
+    assert f"{folder}: it ends at offset " in warning
+    assert "and offset 404 was copied. Remedy: give the log dirs of all brokers" in warning
+    assert (
+        foretell_retention(
+            TieringOptions(metadata=tuple(map(str, log_dirs)), partitions=("plain-0",))
+        ).exit_code
+        == 4
+    )
+    log.write_bytes(whole)
+    checkpoint = folder / "leader-epoch-checkpoint"
+    entries = read_leader_epoch_checkpoint(checkpoint.read_bytes())
+    for known, said in ((entries[:1], "it ends in leader epoch 0"), ([], "it has no leader epochs")):
+        checkpoint.write_bytes(encode_leader_epoch_checkpoint(known))
+        report, one = one_of(log_dirs, "plain")
+        assert said in report.warnings[0]
+        assert one.figures.local_only_bytes is None
+
+
+def test_a_log_that_begins_after_its_end_was_not_copied_at_one_moment(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    checkpoint = folder_of(log_dirs, "plain-0").parent / "log-start-offset-checkpoint"
+    starts = read_offset_checkpoint(checkpoint.read_bytes())
+    for start, is_known in ((435, True), (436, False)):
+        checkpoint.write_bytes(encode_offset_checkpoint(starts | {("plain", 0): start}))
+        report, one = one_of(log_dirs, "plain")
+        assert (one.figures.log_start_offset is not None) is is_known
+        assert report.exit_code == (0 if is_known else 4)
+    assert (
+        "the log begins at 436, and ends at 435. Remedy: copy the log dir while its broker is down"
+        in (report.warnings[0])
+    )
+
+
+def add_deleted_topic(log_dirs: list[Path], topic: str) -> tuple[UUID, int]:
+    """Let the metadata topic have two finished segments of a topic of this name that is no more: id and bytes."""
+    folder = folder_of(log_dirs, "__remote_log_metadata-0")
+    (log,) = folder.glob("*.log")
+    store = LocalStore(str(folder))
+    opened = store.open(log.name)
+    try:
+        end_offset = (
+            max(
+                batch.last_offset
+                for batch in read_batches(opened, lambda finding: pytest.fail(finding.detail))
+            )
+            + 1
+        )
+    finally:
+        opened.close()
+    owner = RemotePartition(topic=topic, topic_id=UUID(int=7 << 80), partition=0)
+    made = SimulatedLog(rng=random.Random(1), epochs=[LeaderEpochEntry(0, 0)], end=100, owner=owner)
+    made.copy(0, 9)
+    made.copy(10, 19)
+    values = [encode_remote_log_metadata(one) for one in made.records]
+    with log.open("ab") as file:
+        file.write(metadata_batch(values, end_offset))
+    return owner.topic_id, sum(one.size_bytes for one in made.announced())
+
+
+@pytest.mark.parametrize("knows_the_cluster", [True, False])
+def test_what_is_left_of_a_deleted_topic_stands_beside_the_new_one_of_its_name(
+    archive: TieredArchive, tmp_path: Path, *, knows_the_cluster: bool
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    settings = {} if knows_the_cluster else {"plain": {"retention.ms": "-1", "remote.storage.enable": "true"}}
+    options = TieringOptions(metadata=tuple(map(str, log_dirs)), topics=("plain",), topic_configs=settings)
+    before = measure_tiering(options)
+    topic_id, left_bytes = add_deleted_topic(log_dirs, "plain")
+    if not knows_the_cluster:
+        for path in log_dirs:
+            shutil.rmtree(path / "__cluster_metadata-0", ignore_errors=True)
+    report = measure_tiering(options)
+    assert report.exit_code == 0
+    deleted, alive = sorted(report.topics, key=lambda one: not one.is_deleted)
+    assert (deleted.is_deleted, alive.is_deleted) == (True, False)
+    assert deleted.topic_id == format_uuid(topic_id)
+    assert deleted.figures.remote_log_size_bytes == left_bytes
+    assert replace(alive.figures, remote_log_size_computation_time_ms=0) == replace(
+        before.topics[0].figures, remote_log_size_computation_time_ms=0
+    )
+    (warning,) = report.warnings
+    assert (
+        f"plain-0: the topic with the id {format_uuid(topic_id)} was deleted, and 2 remote segments"
+        in warning
+    )
+    samples = [
+        line.partition(" ")[0] for line in metrics_text(report).decode().splitlines() if line[0] != "#"
+    ]
+    assert len(samples) == len(set(samples))
+    size_bytes = alive.figures.remote_log_size_bytes
+    assert f'remotelogsizebytes{{topic="plain"}} {size_bytes}.0' in metrics_text(report).decode()
+    assert (
+        f'remote_deleted_topic_log_size_bytes{{topic="plain",topic_id="{format_uuid(topic_id)}"}} {left_bytes}.0'
+        in metrics_text(report).decode()
+    )
+    assert "plain-0: 2 remote segments, 1.95 KiB, left of a deleted topic" in report.to_text()
+    beside = measure_tiering(replace(options, archive=str(archive.path)))
+    gone_too = [one.figures.missing_segments for one in beside.partitions if one.is_deleted]
+    assert gone_too == [2]
+    assert "MISSING" not in beside.to_text()  # nobody reads them
+    assert beside.exit_code == 0
+    retention = foretell_retention(options)
+    assert retention.exit_code == 0
+    (gone,) = (one for one in retention.partitions if one.is_deleted)
+    assert (gone.now, gone.never_deleted_bytes) == (None, left_bytes)
+    assert "plain-0: the topic was deleted" in retention.to_text()
+
+
+def test_replicas_on_brokers_that_are_not_given_are_told_of(archive: TieredArchive, tmp_path: Path) -> None:
+    log_dirs = copied(archive, tmp_path)
+    files = [path / "meta.properties" for path in log_dirs]
+    said = [file.read_text() for file in files]
+    for texts, is_told in (
+        ([text.replace("node.id=1", "node.id=7") for text in said], True),
+        ([said[0].replace("node.id=1", "node.id=7"), said[1]], False),
+        ([said[0].replace("node.id=1", "node.id=7"), ""], False),  # any broker's
+    ):
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        report, one = one_of(log_dirs, "plain", 1)
+        assert (report.exit_code, one.figures.copy_unfinished) == (0, 0)
+        assert [text.partition(", and what")[0] for text in report.warnings] == [
+            "1 partition, the first is plain-1: there are replicas on broker 1"
+        ] * is_told
+
+
+def test_a_metadata_topic_that_has_lost_its_beginning_hides_what_it_said(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    for folder in (one for path in log_dirs for one in path.glob("__remote_log_metadata-*")):
+        (log,) = folder.glob("*.log")
+        data = log.read_bytes()
+        first_bytes = 12 + int.from_bytes(data[8:12])
+        if len(data) > first_bytes:
+            log.write_bytes(data[first_bytes:])
+    report = measure_tiering(TieringOptions(metadata=tuple(map(str, log_dirs))))
+    assert report.exit_code == 4
+    hidden = [one.figures for one in report.partitions if one.figures.remote_log_size_bytes is None]
+    assert hidden
+    assert all(one.copy_requests is one.local_only_bytes is None for one in hidden)
+    assert any("missing-records: offsets 0 to " in text for text in report.warnings)
+
+
+def test_misspelled_settings_are_refused_or_told(archive: TieredArchive, tmp_path: Path) -> None:
+    for action in ("metrics", "retention"):
+        for given, meant in (
+            ("log.retenton.ms=1", "is log.retention.ms meant?"),
+            ("log.retention.byte=1", "is log.retention.bytes meant?"),
+            ("retention.bytes=1", "the broker's is log.retention.bytes"),
+            ("log.retention.ms", "expected KEY=VALUE"),
+        ):
+            done = run("archive", action, "--metadata", dirs(archive), "--property", given)
+            assert (done.exit_code, done.stdout) == (1, ""), given
+            assert meant in done.stderr
+    config = tmp_path / "server.properties"
+    config.write_text("log.retenton.ms=1\nlog.retention.check.interval.ms=5\n")  # a broker passes over both
+    done = run("archive", "metrics", "--metadata", dirs(archive), "-c", config, "--format", "json")
+    (warning,) = done.report["warnings"]
+    assert warning.startswith("log.retenton.ms is not a setting of a broker, and has no effect")
+    given = json.dumps({"plan": {"retention.ms": 1}})
+    done = run("archive", "metrics", "--metadata", dirs(archive), "--topic-config", given, "--format", "json")
+    assert done.report["warnings"] == [
+        "--topic-config: no log of plan lies in the log dirs, so its settings have no effect"
+    ]
+
+
+def test_wrong_paths_and_names_are_refused_with_a_remedy(archive: TieredArchive, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for action in ("metrics", "retention"):
+        for log_dirs, arguments, said in (
+            (
+                f"{dirs(archive)},{tmp_path / 'none'}",
+                (),
+                "none: No such file or directory. Remedy: check the path",
+            ),
+            (str(tmp_path / "file"), (), "Remedy: give a folder"),
+            (
+                str(tmp_path),
+                (),
+                "no partition of __remote_log_metadata is in it. Remedy: give the log dirs of all",
+            ),
+            (
+                dirs(archive),
+                ("--topic", "plan"),
+                "--topic plan: not found in .*topics with similar names: plain",
+            ),
+            (dirs(archive), ("--topic", "untiered"), "--topic untiered: not found"),
+            (dirs(archive), ("--partition", "plain-9"), "topic plain has partitions from 0 to 1"),
+            (dirs(archive), ("--partition", "plain"), "--partition plain: expected TOPIC-N"),
+            (
+                dirs(archive),
+                ("--topic", "plain", "--partition", "codecs-7"),
+                "--partition codecs-7: not found",
+            ),
+        ):
+            done = run("archive", action, "--metadata", log_dirs, *arguments)
+            assert (done.exit_code, done.stdout) == (1, ""), (action, log_dirs, arguments)
+            assert re.search(said, done.stderr), done.stderr
 
 
 def test_wrong_use(archive: TieredArchive, tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ def test_topic_config_option():
         ("", "expected JSON"),
         ("[1]", "expected JSON"),
         ('{"t": 5}', "topic t: expected"),
-        ('{"t": {"index.interval.byte": "5"}}', "did you mean index.interval.bytes"),
+        ('{"t": {"index.interval.byte": "5"}}', "is index.interval.bytes meant"),
         ('{"t": {"xyzzy": "5"}}', "xyzzy is not a setting of a topic"),
         ('{"t": {"segment.ms": null}}', "segment.ms=None"),
         ('{"t": {"segment.ms": 1.5}}', "segment.ms=1.5"),

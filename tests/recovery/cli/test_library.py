@@ -42,6 +42,8 @@ def test_the_options_are_the_documented_ones() -> None:
         "force": False,
         "repair": False,
         "restart": False,
+        "topics": (),
+        "partitions": (),
         "max_bytes_per_second": None,
         "drop_cache": False,
         "processes": "auto",

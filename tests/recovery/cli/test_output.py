@@ -122,7 +122,7 @@ class TestProgress:
             "Recovering unflushed segment 1126. 0/4 recovered for tiny-batches-0." in line for line in lines
         )
         assert not KAFKA_LINE.search(done.stdout)
-        assert done.stdout.splitlines()[-1] == "29 partitions: 29 recovered"
+        assert done.stdout.startswith("29 recovered (")
 
     def test_none_prints_nothing(self, tmp_path: Path) -> None:
         assert recover(unpack("crashed-v0-v1", tmp_path), "--progress", "none").stderr == ""

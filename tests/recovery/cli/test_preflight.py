@@ -44,13 +44,16 @@ def test_all_reasons_are_in_the_text(sample: Sample, folder: Path) -> None:
         done = recover(sample, "--format", "text", *options)
         assert done.exit_code == 4
         lines = done.stdout.splitlines()
-        place = lines.index(f"  {PARTITION}: refused")
-        reasons = lines[place + 1 : place + 4]
+        refused = f"REFUSED {sample.log_dirs[0] / PARTITION}: "
+        (place,) = (number for number, line in enumerate(lines) if line.startswith(refused))
+        reasons = [lines[place].removeprefix(refused), *lines[place + 1 : place + 3]]
         files = ["leader-epoch-checkpoint", "foo.log", "x.snapshot"]
         assert [line.split()[0].rstrip(":") for line in reasons] == files
         assert all("Remedy: " in line for line in reasons)
-        assert any(line.strip().startswith("backup: folder 'backup' is neither") for line in lines)
-        assert lines[-1] == "4 of 4 problems can be repaired: recover --repair moves files away"
+        assert any(
+            line.startswith(f"REFUSED {sample.log_dirs[0]}/backup: folder 'backup' is") for line in lines
+        )
+        assert "4 of 4 problems can be repaired: recover --repair moves files away" in lines
     assert untouched(folder) == found
     assert not (sample.log_dirs[0] / MARKER).exists()
     assert (sample.log_dirs[1] / MARKER).exists()
@@ -91,7 +94,7 @@ def test_repair_is_announced_and_done(sample: Sample, folder: Path) -> None:
 def test_repair_tells_what_it_moves_on_standard_error(sample: Sample, folder: Path) -> None:
     done = run("recover", "-c", sample.config, "--repair", "--progress", "log", "--now", str(sample.now_ms))
     assert f"move {PARTITION}/foo.log to quarantine" in done.stderr
-    assert f"  move {PARTITION}/foo.log to quarantine" in done.stdout
+    assert f"REPAIRED {sample.log_dirs[0]}: move {PARTITION}/foo.log to quarantine" in done.stdout
 
 
 def test_force_ignores_the_marker(ram_path: Path) -> None:
@@ -103,7 +106,7 @@ def test_force_ignores_the_marker(ram_path: Path) -> None:
     assert "the clean-shutdown marker is wrong" in str(plain.report)
     text = run("recover", "-c", sample.config, "--dry-run", "--now", str(sample.now_ms), "--progress", "log")
     assert "the clean-shutdown marker is wrong" in text.stderr
-    assert "note: the clean-shutdown marker is wrong" in text.stdout
+    assert "the clean-shutdown marker is wrong" in text.stdout
     forced = recover(sample, "--force")
     assert forced.exit_code == 2
     assert "the clean-shutdown marker is wrong" not in str(forced.report)
@@ -177,6 +180,33 @@ def test_a_partition_that_is_mounted_read_only(sample: Sample) -> None:
         assert "mounted read-only" in refused["problems"][0]["rule"]
         assert "refused" not in {part["status"] for part in ends.values()}
     assert recover(sample).exit_code == 0
+
+
+@needs(MOUNTS)
+def test_log_dirs_that_are_mounted_read_only(sample: Sample) -> None:
+    """A snapshot, say: a dry run looks at them without a lock, and a real run says why it cannot do anything."""
+    told = recover(sample, "--dry-run").report
+    with read_only(sample.root):
+        announced = recover(sample, "--dry-run")
+        done = recover(sample)
+        text = run("recover", "-c", sample.config, "--progress", "none")
+        undone = run("undo", "-c", sample.config)
+    assert announced.exit_code == 0
+    for log_dir, before in zip(announced.report["logDirs"], told["logDirs"], strict=True):
+        assert log_dir["partitions"] == before["partitions"]
+        assert ["looked at without a lock" in warning for warning in log_dir["warnings"]] == [True]
+    assert done.exit_code == text.exit_code == 1
+    for one in done.report["logDirs"]:
+        assert (one["status"], [problem["file"] for problem in one["problems"]]) == (
+            "offline",
+            [one["logDir"]],
+        )
+    for line, log_dir in zip(text.stdout.splitlines(), sample.log_dirs, strict=False):
+        assert line.startswith(f"OFFLINE {log_dir}: the file system is mounted read-only (")
+        assert "Remedy: " in line
+    assert undone.exit_code == 3
+    assert "the file system is mounted read-only" in undone.stderr
+    assert "Errno" not in text.stdout + undone.stderr
 
 
 def test_segments_that_are_one_file_by_two_names(ram_path: Path) -> None:

@@ -338,7 +338,7 @@ class TestNotes:
         report, text = run("recover", *options, "json").report, run("recover", *options, "text").stdout
         assert report["notes"] == []
         assert [log_dir["notes"] for log_dir in report["logDirs"]] == [[], []]
-        assert "note: " not in text
+        assert "NOTE" not in text
 
     def test_the_defaults_of_a_broker_whose_configuration_is_not_given(self, sample: Sample) -> None:
         dirs = ("--log-dirs", ",".join(map(str, sample.log_dirs)), "--dry-run", "--progress", "none")
@@ -360,7 +360,7 @@ class TestNotes:
         (note,) = second
         assert note["level"] == "warning"
         assert note["text"].startswith(f"{name}: missing, and the logs are not new: ")
-        assert f"  note: {note['text']}" in text.splitlines()
+        assert f"NOTE {sample.log_dirs[1]}: {note['text']}" in text.splitlines()
 
     def test_settings_of_a_topic_that_is_not_there(self, sample: Sample) -> None:
         configs = '{"old-v0": {"segment.bytes": 1048576}, "odl-v1": {"segment.bytes": 1048576}}'
@@ -371,10 +371,10 @@ class TestNotes:
     @pytest.mark.parametrize(
         ("key", "words"),
         [
-            ("log.index.interval.byte", "did you mean log.index.interval.bytes?"),
-            ("LOG.INDEX.INTERVAL.BYTES", "did you mean log.index.interval.bytes?"),
-            ("log_index_interval_bytes", "did you mean log.index.interval.bytes?"),
-            ("remote.log.storage.sytem.enable", "did you mean remote.log.storage.system.enable?"),
+            ("log.index.interval.byte", "is log.index.interval.bytes meant?"),
+            ("LOG.INDEX.INTERVAL.BYTES", "is log.index.interval.bytes meant?"),
+            ("log_index_interval_bytes", "is log.index.interval.bytes meant?"),
+            ("remote.log.storage.sytem.enable", "is remote.log.storage.system.enable meant?"),
             ("index.interval.bytes", "the broker's is log.index.interval.bytes"),
             ("remote.storage.enable", "--topic-config"),
             ("log.retention.bytes", ""),
@@ -391,6 +391,11 @@ class TestNotes:
             done = recover(sample, "--dry-run")
         else:
             done = recover(sample, "--dry-run", "--property", f"{key}=8192")
+            if words:
+                assert done.exit_code == 1
+                assert f"--property {key} is " in done.stderr
+                assert words in done.stderr
+                return
         assert done.exit_code == 0
         assert [note.partition(" ")[0] for note in notes_of(done)] == ([key] if words else [])
         assert all(words in note for note in notes_of(done))
@@ -463,7 +468,7 @@ class TestNotes:
         (note,) = report["notes"]
         assert note["level"] == "warning"
         assert "d2 has no meta.properties" in note["text"]
-        assert f"note: {note['text']}" in text.splitlines()
+        assert f"NOTE {note['text']}" in text.splitlines()
 
     @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
     def test_a_place_of_the_metadata_log_that_is_not_mounted(
@@ -487,7 +492,7 @@ class TestNotes:
             shutil.rmtree(log_dir / "__cluster_metadata-0", ignore_errors=True)
         report, text = self.both(sample)
         assert ["no __cluster_metadata-0" in note["text"] for note in report["notes"]] == [True]
-        assert "\nnote: no __cluster_metadata-0" in text
+        assert "NOTE no __cluster_metadata-0" in text
 
     @pytest.mark.parametrize(("configured", "words"), [(0, "topics get "), (1, "topics {} get ")])
     def test_no_metadata_log_for_topics_that_are_not_configured(
@@ -526,7 +531,7 @@ class TestNotes:
         assert note["text"].startswith(name)
         assert words in note["text"]
         assert report["logDirs"][0]["warnings"] == [note["text"]]
-        assert f"  note: {note['text']}" in text.splitlines()
+        assert f"NOTE {sample.log_dirs[0]}: {note['text']}" in text.splitlines()
 
     @pytest.mark.parametrize(
         ("names", "noted"),
@@ -548,7 +553,7 @@ class TestNotes:
         assert report["exitCode"] == 0
         notes = [note["text"] for note in report["logDirs"][0]["notes"]]
         assert [note.partition(":")[0] for note in notes] == (sorted(names) if noted else [])
-        assert all(f"  note: {note}" in text.splitlines() for note in notes)
+        assert all(f"NOTE {sample.log_dirs[0]}: {note}" in text.splitlines() for note in notes)
 
     def test_empty_checkpoints_of_logs_that_have_lost_segments(self, sample: Sample) -> None:
         names = ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint"]
@@ -566,7 +571,7 @@ class TestNotes:
         report, text = self.both(sample)
         (note,) = report["logDirs"][0]["notes"]
         assert "replication-offset-checkpoint" in note["text"]
-        assert "note: replication-offset-checkpoint" in text
+        assert f"NOTE {sample.log_dirs[0]}: replication-offset-checkpoint" in text
 
 
 class TestMetadataLogThatCannotBeRead:

@@ -414,3 +414,37 @@ def test_an_unknown_option_is_referred_to_the_help_of_its_command(words, program
     said = capsys.readouterr().err
     assert said.startswith(f"{program}: unrecognized arguments: --")
     assert said.endswith(f"Remedy: see {program} --help\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["archive", "verify", "x", "--layot", "plain"], "is --layout meant?"),
+        (["recover", "--log-dirs", "x", "--dryrun", "--thread=3"], "is --dry-run and --threads meant?"),
+        (["recovr", "--log-dirs", "x"], "is recover meant?"),
+        (["archive", "verfy", "x"], "is verify meant?"),
+        (["recover", "--log-dirs", "x", "--handoff", "recovery-pont"], "is recovery-point meant?"),
+    ],
+)
+def test_what_is_near_to_a_wrong_word_is_named(words, meant, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 1
+    assert meant in capsys.readouterr().err
+
+
+def test_without_a_command_the_commands_are_listed(capsys):
+    assert main([]) == 1
+    printed = capsys.readouterr().out
+    assert all(f"\n    {command} " in printed for command in ("recover", "undo", "verify", "archive", "help"))
+
+
+@pytest.mark.parametrize("words", [[], ["recover"], ["archive", "verify"]])
+def test_help_of_a_command(words, capsys):
+    printed = []
+    for arguments in (["help", *words], [*words, "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]

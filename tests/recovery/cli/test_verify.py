@@ -151,7 +151,8 @@ def test_a_dir_that_may_not_be_written(sample: Sample) -> None:
 
 
 def test_what_was_ignored_is_a_note(sample: Sample) -> None:
-    given = ("--property", "log.index.interval.byte=5", "--topic-config", '{"nope": {}}')
+    sample.config.write_text(f"{sample.config.read_text()}\nlog.index.interval.byte=5\n")
+    given = ("--topic-config", '{"nope": {}}')
     done = verify(sample, *given)
     assert done.exit_code == 0
     assert [note["text"].split(",")[0] for note in done.report["notes"]] == [

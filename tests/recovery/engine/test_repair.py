@@ -60,7 +60,7 @@ def repaired_by_hand(log: Log, names: list[str], oracle: Oracle) -> dict[str, by
 
 
 def action_lines(report: RecoveryReport) -> list[str]:
-    return [line for log_dir in report.log_dirs for line in log_dir.actions if line.startswith("move ")]
+    return [line for log_dir in report.log_dirs for line in log_dir.repairs]
 
 
 class TestSafe:
@@ -251,7 +251,7 @@ class TestNever:
             report = recover(
                 sample_of(log), [log.log_dir], repair=True, dry_run=dry_run, quarantine_dir=str(far)
             )
-            lines = report.log_dirs[0].actions
+            lines = report.log_dirs[0].repairs
             assert (
                 "topic cannot be moved to quarantine: a folder cannot be moved to another file system"
                 in lines

@@ -10,8 +10,11 @@ import pytest
 from recovery.broker.starting_release import StartingRelease
 from recovery.engine.outcomes import PartitionResult
 from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
+from recovery.engine.report_text import EACH_ACTION as EACH_PARTITION_AND_ACTION
+from recovery.engine.report_text import EACH_PARTITION, PROBLEMS_ALONE
 from recovery.load.model import Cut, Hole
 from recovery.load.release import Release
+from recovery.problem import Problem
 from recovery.watch.phases import PhaseTime
 from tests.recovery.load.memory import task_of
 
@@ -107,25 +110,36 @@ FULL = report(
 )
 
 TEXT = """\
-/d1: 1 truncated, 1 refused, 1 unchanged, 1 recovered; no clean-shutdown marker: a broker will check this dir
+OFFLINE /d3: [Errno 5] Input/output error
+REFUSED /d1/u-0: leader-epoch-checkpoint: no. Remedy: move it
+CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches
+    00000000000000000040.log, from position 1,000 on: 234 bytes, 2 batches: a batch whose CRC does not match
+    00000000000000000060.log, the whole segment: 500 bytes, 3 batches: after the cut in 00000000000000000040.log
+    kept in /d1.quarantine/1
+NOTE /d1/t-0: something to know
+1 recovered, 1 unchanged, in 1.5 s
+/d1: no clean-shutdown marker: a broker will check this dir
+/d2: a broker will skip recovery here
+done for a broker of Kafka 4.3 (--release 4.3)
+what was cut or replaced is kept; this puts it back: kafka-log-recovery undo --log-dirs /d1"""
+
+PROBLEMS = TEXT.partition("1 recovered")[0].rstrip()
+
+EACH_ACTION = """\
+/d1: 4 logs
   t-0: truncated, offsets 0 to 51, 2 of 3 segments read
-    00000000000000000040.log from byte 1000: 234 bytes, 2 batches: a batch whose CRC does not match
-    00000000000000000060.log whole segment: 500 bytes, 3 batches: after the cut in 00000000000000000040.log
-    note: something to know
+    save 00000000000000000060.log
+    save 00000000000000000040.log from byte 1000
+    rename 00000000000000000060.log to 00000000000000000060.log.deleted
   u-0: refused
-    leader-epoch-checkpoint: no. Remedy: move it
+  v-0: unchanged, offsets 0 to 9
   w-0: recovered, offsets 1 to 9
-    00000000000000000000.log from byte 7: 9000 bytes, 0 batches: preallocated and never written
+    00000000000000000000.log, from position 7 on: 9,000 bytes: preallocated and never written
   __cluster_metadata-0: left alone
   write recovery-point-offset-checkpoint
-  quarantine: /d1.quarantine/1
-/d2: nothing to recover, nothing changed
-/d3: offline; what was not reached is as it was
-  /d3: [Errno 5] Input/output error
-done for a broker of Kafka 4.3 (--release 4.3)
-took 1.5 s; of all threads: scan 2.9 s, write 0.1 s
-4 partitions: 1 truncated, 1 refused, 1 unchanged, 1 recovered
-734 bytes (5 batches) are cut off and kept in quarantine"""
+/d2: 0 logs
+/d3: 0 logs
+1 recovered, 1 unchanged, in 1.5 s"""
 
 JSON_PARTITION = {
     "partition": "t-0",
@@ -173,18 +187,85 @@ def test_text() -> None:
     assert FULL.to_text() == TEXT
 
 
-def test_a_dry_run_says_so_in_every_place() -> None:
-    text = report(log_dir(TRUNCATED), dry_run=True).to_text().splitlines()
-    assert text[0] == "/d1: 1 truncated; a broker will skip recovery here (dry run)"
-    assert text[-2] == "1 partitions: 1 truncated (dry run: nothing was changed)"
-    assert text[-1] == "734 bytes (5 batches) would be cut off and kept in quarantine"
+def test_problems_alone() -> None:
+    assert FULL.to_text(PROBLEMS_ALONE) == PROBLEMS
+    assert report(log_dir(partition("v-0", "recovered"))).to_text(PROBLEMS_ALONE) == ""
+
+
+def test_each_partition_and_each_action() -> None:
+    assert EACH_ACTION in FULL.to_text(EACH_PARTITION_AND_ACTION)
+    assert "threads: scan 2.9 s (CPU 1.4 s), write 0.1 s (CPU 0.0 s)" in FULL.to_text(EACH_PARTITION)
+    fewer = FULL.to_text(EACH_PARTITION)
+    assert "  v-0: unchanged, offsets 0 to 9" in fewer
+    assert "save " not in fewer
+    assert "write recovery-point" not in fewer
+
+
+def test_a_dry_run_says_so() -> None:
+    text = report(log_dir(TRUNCATED, quarantine="/d1.quarantine/1"), dry_run=True).to_text().splitlines()
+    assert text[0] == "TO BE CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches"
+    assert "no log went well, in 1.5 s; dry run, nothing was changed" in text
+    assert text[-1] == "planned for a broker of Kafka 4.3 (--release 4.3)"
+
+
+def test_two_thousand_sound_logs_and_three_problems_are_a_screen() -> None:
+    """The worst comes first: what cannot be read, then what lost most."""
+    sound = [partition(f"s-{number}", "recovered", scanned_bytes=6 << 20) for number in range(1997)]
+    small = partition("a-0", "truncated", cuts=(TAIL,))
+    large = partition("z-0", "truncated", cuts=(dataclasses.replace(TAIL, last_offset=5000),))
+    lines = report(log_dir(small, *sound, REFUSED, large)).to_text().splitlines()
+    assert lines[0].startswith("REFUSED /d1/u-0: ")
+    assert lines[1].startswith(
+        "CUT /d1/z-0: offsets 51 to 5000 (at most 4,950 records), 234 bytes, 2 batches"
+    )
+    assert lines[3].startswith("CUT /d1/a-0: offsets 51 to 59 (at most 9 records)")
+    assert "1,997 recovered (11.7 GiB read), in 1.5 s" in lines
+    assert len(lines) < 24
+
+
+def test_what_is_the_same_in_many_logs_is_one_line() -> None:
+    problem = Problem(file="x.index", rule="a folder", remedy="move it away")
+    many = [partition(f"r-{number}", "refused", problems=(problem,)) for number in range(23)]
+    failed = [
+        partition(f"f-{number}", "failed", reasons=(f"/d1/f-{number}: [Errno 5] Input/output error",))
+        for number in range(2)
+    ]
+    noted = [partition(f"n-{number}", "recovered", warnings=("a broker renames it",)) for number in range(5)]
+    lines = report(log_dir(*many, *failed, *noted)).to_text().splitlines()
+    assert lines[:3] == [
+        "FAILED 2 logs: ...: [Errno 5] Input/output error: /d1/f-0, /d1/f-1",
+        "REFUSED 23 logs: a folder. Remedy: move it away: /d1/r-0, /d1/r-1, /d1/r-2 and 20 more",
+        "NOTE 5 logs (/d1/n-0, /d1/n-1, /d1/n-2 and 2 more): a broker renames it",
+    ]
+    assert "/d1/r-22" in report(log_dir(*many)).to_text(EACH_PARTITION)
+
+
+def test_what_is_too_long_for_a_screen_is_counted() -> None:
+    many = [partition(f"t-{number}", "truncated", cuts=(TAIL,), holes=(HOLE,)) for number in range(50)]
+    text = report(log_dir(*many)).to_text()
+    assert "CUT 30 more logs: 7,020 bytes (quarantine list --format json has them)" in text
+    assert "MISSING in 30 more places (verify names them)" in text
+    assert (
+        "TO BE CUT 30 more logs: 7,020 bytes (-v lists them)"
+        in report(log_dir(*many), dry_run=True).to_text()
+    )
+    assert report(log_dir(*many)).to_text(EACH_PARTITION).count("CUT /d1/t-") == 50
+
+
+def test_undo_as_it_is_to_be_typed() -> None:
+    """With the folder of quarantine if it was given; quoted where a shell would see more words than one."""
+    beside = log_dir(TRUNCATED, path="/my data", quarantine="/my data.quarantine/1")
+    given = log_dir(TRUNCATED, path="/d2", quarantine="/q/d2/1")
+    kept = "what was cut or replaced is kept; this puts it back: kafka-log-recovery undo"
+    assert report(beside, given).to_text().splitlines()[-2:] == [
+        f"{kept} --log-dirs '/my data'",
+        f"{kept} --log-dirs /d2 --quarantine-dir /q",
+    ]
 
 
 def test_a_marker_over_what_is_refused_promises_nothing() -> None:
     text = report(log_dir(REFUSED, status="partial", marker=True)).to_text().splitlines()
-    assert (
-        text[0] == "/d1: 1 refused; the clean-shutdown marker stays, but a broker may halt on what is refused"
-    )
+    assert "/d1: the clean-shutdown marker stays, but a broker may halt on what is refused" in text
 
 
 def test_json() -> None:
@@ -214,6 +295,7 @@ def test_json() -> None:
         "cleanShutdownMarker": False,
         "quarantine": "/d1.quarantine/1",
         "leftAlone": ["__cluster_metadata-0"],
+        "notChosen": [],
         "actions": ["write recovery-point-offset-checkpoint"],
         "warnings": [],
         "notes": [],
@@ -228,13 +310,13 @@ def test_json() -> None:
 def test_preallocated_zeros_are_no_loss() -> None:
     zeros = partition("w-0", "recovered", cuts=(ZEROS, TAIL))
     assert (zeros.truncated_bytes, zeros.truncated_batches) == (234, 2)
-    assert "cut off" not in report(log_dir(partition("w-0", "recovered", cuts=(ZEROS,)))).to_text()
+    assert report(log_dir(partition("w-0", "recovered", cuts=(ZEROS,)))).to_text(PROBLEMS_ALONE) == ""
 
 
 def test_holes_are_told_of_partitions_that_lost_nothing() -> None:
     told = report(log_dir(partition("w-0", "unchanged", holes=(HOLE,))))
-    assert "    offsets 155 to 194 are missing before 00000000000000000195.log" in told.to_text().splitlines()
-    assert told.to_text().splitlines()[-1] == "offsets are missing in 1 partition"
+    missing = "MISSING /d1/w-0: offsets 155 to 194 are missing before 00000000000000000195.log"
+    assert told.to_text().splitlines()[0] == missing
     (found,) = json.loads(told.to_json())["logDirs"][0]["partitions"]
     assert found["holes"] == [
         {"firstOffset": 155, "lastOffset": 194, "before": "00000000000000000195.log", "position": 0}
@@ -244,7 +326,7 @@ def test_holes_are_told_of_partitions_that_lost_nothing() -> None:
 def test_a_cut_of_some_batches_is_not_called_a_whole_segment() -> None:
     scattered = dataclasses.replace(WHOLE, is_scattered=True)
     text = report(log_dir(partition("w-0", "truncated", cuts=(scattered,)))).to_text()
-    assert "00000000000000000060.log from byte 0: 500 bytes, 3 batches" in text
+    assert "00000000000000000060.log, from position 0 on: " in text
 
 
 @pytest.mark.parametrize("is_old", [False, True])
@@ -265,15 +347,27 @@ def test_partitions_of_all_dirs_in_order() -> None:
     assert both.partitions == (TRUNCATED, REFUSED)
 
 
+def test_a_log_dir_that_does_not_start() -> None:
+    """Its own name stands once."""
+    first = Problem(file="/d1", rule="mounted read-only", remedy="mount it read-write")
+    second = Problem(file="backup", rule="a foreign folder", remedy="move it away")
+    offline = log_dir(REFUSED, status="offline", marker=False, error="/d1: ...", problems=(first, second))
+    assert report(offline).to_text().splitlines()[:3] == [
+        "OFFLINE /d1: mounted read-only. Remedy: mount it read-write",
+        "    backup: a foreign folder. Remedy: move it away",
+        "    what was not reached is as it was",
+    ]
+
+
 def test_nothing_found() -> None:
-    assert report(log_dir()).to_text().splitlines()[-1] == "0 partitions: nothing found"
+    assert "no log was found, in 1.5 s" in report(log_dir()).to_text().splitlines()
     ended = dataclasses.replace(report(log_dir()), signal_exit_code=143)
-    assert ended.to_text().splitlines()[-1] == "0 partitions: interrupted before any was recovered"
+    assert "interrupted before any log was recovered, in 1.5 s" in ended.to_text().splitlines()
 
 
 def test_more_segments_were_read_than_are_left() -> None:
-    text = report(log_dir(dataclasses.replace(TRUNCATED, recovered_segments=4, segment_count=1))).to_text()
-    assert "t-0: truncated, offsets 0 to 51, 4 segments read, 1 left" in text
+    text = report(log_dir(dataclasses.replace(TRUNCATED, recovered_segments=4, segment_count=1)))
+    assert "t-0: truncated, offsets 0 to 51, 4 segments read, 1 left" in text.to_text(EACH_PARTITION)
 
 
 class TestExitCode:

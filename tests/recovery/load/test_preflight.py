@@ -221,10 +221,10 @@ class TestNotes:
         (log_dir,) = report.log_dirs
         assert (log_dir.status, report.exit_code) == ("recovered", 0)
         assert (log.log_dir / name).exists() != repair
-        said = log_dir.actions[0] if repair else log_dir.warnings[0]
+        said = log_dir.repairs[0] if repair else log_dir.warnings[0]
         assert name in said
         assert "takes the log dir offline" in said
-        assert repair or f"  note: {said}" in report.to_text()
+        assert f"{'REPAIRED' if repair else 'NOTE'} {log.log_dir}: {said}" in report.to_text()
 
 
 class TestUsers:

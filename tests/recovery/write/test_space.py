@@ -26,6 +26,7 @@ from recovery.plan.actions import (
     TruncateFile,
     WriteFile,
 )
+from recovery.quantity import bytes_text
 from recovery.write import space
 from recovery.write.journal import Journal
 from recovery.write.journal_format import encode_json
@@ -238,9 +239,9 @@ def test_a_dry_run_says_what_is_needed_in_all(tmp_path: Path) -> None:
     (log_dir,) = report.log_dirs
     assert log_dir.needed_bytes > 8 * BLOCK
     assert log_dir.free_bytes > log_dir.needed_bytes
-    line = f"needs at most {log_dir.needed_bytes} bytes here, {log_dir.free_bytes} free"
-    assert line in report.to_text()
-    assert "needs at most" not in recover(sample_of(log), [log.log_dir]).to_text()
+    needed, free = bytes_text(log_dir.needed_bytes), bytes_text(log_dir.free_bytes)
+    assert f"at most {needed} are needed there, and {free} are free" in report.to_text()
+    assert "are needed there" not in recover(sample_of(log), [log.log_dir]).to_text()
 
 
 @pytest.mark.parametrize("thread_count", [1, 2, 4])

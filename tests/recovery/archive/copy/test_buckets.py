@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.run import copy
 from recovery.archive.stores.stores import open_store
 from tests.brokers.tiered_broker import unpack_tiered
+from tests.faults.bad_sector import bad_sector
 from tests.logs.samples import unpack
 from tests.runs.command import run
 from tests.servers.s3_server import BUCKET, S3Server, in_environment
@@ -38,8 +38,6 @@ class Ending:
         self.left_bytes = left_bytes
 
     def read(self, size_bytes: int, /) -> bytes:
-        if not self.left_bytes:
-            raise OSError(errno.EIO, "a bad sector")
         part = min(size_bytes, self.left_bytes)
         self.left_bytes -= part
         return bytes(part)
@@ -88,13 +86,57 @@ def test_an_object_of_many_parts_takes_little_memory(served: S3Server, tmp_path:
 @pytest.mark.parametrize("readable", [0, 5 << 20, 40 << 20])
 def test_an_object_that_cannot_be_read_is_not_there(served: S3Server, readable: int) -> None:
     store = open_store(f"s3://{BUCKET}/broken")
-    with pytest.raises(OSError, match="a bad sector"):
-        store.send("object", Ending(readable), 64 << 20)
+    assert store.send("object", Ending(readable), 64 << 20) == ""
     with pytest.raises(FileNotFoundError):
         store.stat("object")
+
+
+@pytest.mark.parametrize(("readable", "held"), [(5 << 20, True), (40 << 20, False)])
+def test_what_could_be_read_gets_a_key_of_its_own_as_far_as_it_is_held(
+    served: S3Server, readable: int, held: bool
+) -> None:
+    """The parts of a large object cannot get another key."""
+    store = open_store(f"s3://{BUCKET}/held")
+    size_bytes = 6 << 20 if held else 64 << 20
+    sent_as = store.send("object", Ending(readable), size_bytes, part_key=lambda: "part")
+    assert sent_as == ("part" if held else "")
+    assert [one.name for one in store.list_level("").objects] == (["part"] if held else [])
+    if held:
+        store.remove("part")
 
 
 def test_no_bucket(served: S3Server, tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)
     with pytest.raises(OSError, match="nosuch"):
         copy(CopyOptions(output="s3://nosuch-bucket/x", log_dirs=(str(sample.log_dirs[0]),)))
+
+
+@pytest.mark.parametrize("size_bytes", [1 << 20, 20 << 20], ids=["one part", "several parts"])
+def test_the_part_of_a_file_goes_once_all_of_it_is_there(
+    served: S3Server, tmp_path: Path, size_bytes: int
+) -> None:
+    log = tmp_path / "d1" / "t-0" / f"{0:020}.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(os.urandom(size_bytes))
+    bad = size_bytes - 10_000
+    kept = bad // 4096 * 4096
+    url = f"s3://{BUCKET}/parts-{size_bytes}"
+    options = CopyOptions(output=url, log_dirs=(str(tmp_path / "d1"),))
+    store, key = open_store(url), f"d1/t-0/{log.name}"
+    with bad_sector(log, bad):
+        (failed,) = copy(options).log_dirs[0].failed
+    assert (failed.position, failed.kept_bytes, failed.kept_as) == (kept, kept, f"{key}.partial")
+    assert store.read(f"{key}.partial", most_bytes=size_bytes) == log.read_bytes()[:kept]
+    with bad_sector(log, bad) as reads:
+        (failed,) = copy(options).log_dirs[0].failed
+    assert (failed.is_kept_earlier, len(reads)) == (True, 1)
+    assert [one.name for one in store.list_level("d1/t-0/").objects] == [f"{log.name}.partial"]
+    assert copy(options).exit_code == 0
+    assert [one.name for one in store.list_level("d1/t-0/").objects] == [log.name]
+    assert store.read(key, most_bytes=size_bytes) == log.read_bytes()
+    with bad_sector(log, 0):
+        assert copy(options).log_dirs[0].skipped_files == 1
+        restarted = CopyOptions(output=url, log_dirs=options.log_dirs, restart=True)
+        (failed,) = copy(restarted).log_dirs[0].failed
+    assert (failed.kept_bytes, failed.earlier_copy) == (0, "same")
+    assert store.stat(key).size_bytes == size_bytes

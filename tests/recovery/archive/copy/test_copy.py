@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,9 @@ from recovery.archive.restore.run import restore
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.store import Source
 from recovery.engine.options import RecoverOptions
-from recovery.errors import InterruptedRecoveryError, LogDirLockedError, UsageError
+from recovery.errors import LogDirLockedError, UsageError
 from recovery.logdir.lock import LogDirLocks
+from recovery.quantity import bytes_text
 from recovery.stop_request import StopRequest
 from segfmt.checkpoint import read_offset_checkpoint
 from tests.brokers.tiered_broker import unpack_tiered
@@ -29,6 +31,8 @@ from tests.logs.samples import Sample, read_properties, tree_of, unpack
 from tests.runs.command import run
 from tests.servers.file_systems import tmpfs
 from tests.servers.machine import MOUNTS, needs
+
+INTERRUPTED = "INTERRUPTED by signal 15: start again to resume"
 
 
 @pytest.fixture
@@ -136,17 +140,28 @@ def test_interrupted_and_started_again(
     stop, count = StopRequest(), [0]
     real = LocalStore.send
 
-    def send(self: LocalStore, key: str, source: Source, size_bytes: int) -> None:
-        real(self, key, source, size_bytes)
+    def send(
+        self: LocalStore, key: str, source: Source, size_bytes: int, *, part_key: Callable[[], str]
+    ) -> str:
+        sent_as = real(self, key, source, size_bytes, part_key=part_key)
         count[0] += 1
         if count[0] == 10:
             stop.request(15)
+        return sent_as
 
     monkeypatch.setattr(LocalStore, "send", send)
-    with pytest.raises(InterruptedRecoveryError):
-        copy(options(sample, tmp_path / "copy"), stop=stop)
+    files = sum(len(trees(log_dir)) for log_dir in sample.log_dirs)
+    first = copy(options(sample, tmp_path / "copy"), stop=stop)
+    assert first.exit_code == 143
+    sent, left = (sum(getattr(one, name) for one in first.log_dirs) for name in ("files", "left_files"))
+    assert sent >= 10
+    assert (sent + left, first.to_text().splitlines()[0]) == (files, INTERRUPTED)
+    for one in first.log_dirs:
+        assert (f"{one.left_files} files, {bytes_text(one.left_bytes)}, left" in first.to_text()) is bool(
+            one.left_files
+        )
     report = copy(options(sample, tmp_path / "copy"))
-    assert sum(one.skipped_files for one in report.log_dirs) >= 10
+    assert sum(one.skipped_files for one in report.log_dirs) == sent
     for log_dir in sample.log_dirs:
         assert trees(tmp_path / "copy" / log_dir.name) == trees(log_dir)
 

@@ -130,6 +130,8 @@ def test_auxiliary_states_are_counted(archive: TieredArchive, tmp_path: Path) ->
 
 
 def test_the_command_keeps_the_counts_in_the_file(archive: TieredArchive, tmp_path: Path) -> None:
+    (there,) = (path for log_dir in archive.log_dirs for path in log_dir.glob("plain-1"))
+    max(there.glob("*.log")).write_bytes(b"something")
     chosen = [word for name in ("plain-0", "plain-1") for word in ("--partition", name)]
     metadata = ",".join(map(str, archive.log_dirs))
     config = archive.root / "server.properties"
@@ -138,7 +140,8 @@ def test_the_command_keeps_the_counts_in_the_file(archive: TieredArchive, tmp_pa
         *("archive", "restore", archive.path, "-c", config, "--aux", "--metadata", metadata, *chosen),
         *("--metrics-textfile", textfile, "--progress", "json"),
     )
-    assert done.exit_code == 4  # the log of plain-1 is there
+    assert done.exit_code == 4
+    assert "REFUSED plain-1: " in done.stdout
     text = textfile.read_text()
     prefix = "kafka_server_brokertopicmetrics_buildremotelogauxstate"
     assert f'{prefix}requests_total{{topic="plain"}} 2.0' in text

@@ -10,9 +10,9 @@ import pytest
 import recovery
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.store import Level
-from recovery.check.choice import PartitionChoice, SelectedPartitions
 from recovery.cli.main import main
 from recovery.errors import UsageError
+from recovery.logdir.choice import PartitionChoice, SelectedPartitions
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.samples import unpack
 

@@ -1,0 +1,184 @@
+"""The files of a log dir that are to be copied, and what is in the way of that. Links are followed, as by a broker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from recovery.archive.copy.manifest import FileFigures
+from recovery.archive.copy.report import UncopiedFile
+from recovery.archive.stores.archived import PartitionPrefix
+from recovery.logdir.choice import PartitionChoice
+from recovery.logdir.quarantine_place import INSIDE_FOLDER
+from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.stop_request import StopRequest
+from recovery.write.move_in import STAGE_FOLDER
+from segfmt.errors import FileNameError
+from segfmt.filenames import LOCK_FILE, read_folder_name
+
+PARTIAL_SUFFIX = ".partial"
+"""Of the copy of a file that could only be read up to some position."""
+_LEFT_OUT = frozenset({LOCK_FILE, INSIDE_FOLDER, STAGE_FOLDER})
+"""Of a log dir: its lock, and what only this tool has there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundFile:
+    """A file to be copied.
+
+    Attributes:
+        log_dir: that it is in.
+        key: at the output.
+        part_key: of its beginning, if the rest cannot be read; no file has that name.
+        partition: the folder of the partition that it is in, empty for others.
+        figures: None if it cannot be looked at.
+    """
+
+    path: str
+    log_dir: str
+    key: str
+    part_key: str
+    partition: str
+    figures: FileFigures | None
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is, as far as is known."""
+        return 0 if self.figures is None else self.figures.size_bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class FoundFiles:
+    """What is in a log dir.
+
+    Attributes:
+        files: those of the log dir itself first, which are small and say most; then by key.
+        warnings: what is not copied although all can be read.
+    """
+
+    files: list[FoundFile] = field(default_factory=list)
+    failed: list[UncopiedFile] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def find_files(log_dir: str, folder: str, is_chosen: PartitionChoice, stop: StopRequest) -> FoundFiles:
+    """Return the files of *log_dir*, which is *folder* at the output.
+
+    Raises:
+        InterruptedRecoveryError: *stop* was asked for.
+    """
+    finder = _Finder(log_dir, folder, is_chosen, stop)
+    files = list(finder.below(log_dir, "", ""))
+    finder.found.files = sorted(files, key=lambda one: (bool(one.partition), one.key))
+    return finder.found
+
+
+def is_gone(path: str) -> bool:
+    """Return whether the folder of *path* does not name it: what is named and missing is an error of the disk."""
+    try:
+        return os.path.basename(path) not in os.listdir(os.path.dirname(path))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+class _Finder:
+    def __init__(self, log_dir: str, folder: str, is_chosen: PartitionChoice, stop: StopRequest) -> None:
+        self._log_dir = log_dir
+        self._folder = folder
+        self._is_chosen = is_chosen
+        self._stop = stop
+        self._above: list[tuple[int, int]] = []
+        self.found = FoundFiles()
+
+    def below(self, path: str, prefix: str, partition: str) -> Iterator[FoundFile]:
+        """Yield the files below the folder *path*, whose keys begin with *prefix* in the log dir's folder."""
+        self._stop.check()
+        try:
+            status = os.stat(path)
+            with os.scandir(path) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            self._note(path, error)
+            return
+        place = (status.st_dev, status.st_ino)
+        if place in self._above:
+            self.found.warnings.append(f"{path}: a link to a folder that it is in, and left out")
+            return
+        self._above.append(place)
+        names = {entry.name for entry in found}
+        for entry in found:
+            if (prefix or entry.name not in _LEFT_OUT) and not entry.name.endswith(TEMPORARY_SUFFIX):
+                yield from self._of_entry(entry, prefix, partition, names)
+        self._above.pop()
+
+    def _of_entry(
+        self, entry: os.DirEntry[str], prefix: str, partition: str, names: set[str]
+    ) -> Iterator[FoundFile]:
+        try:
+            if entry.is_dir():
+                if prefix or _is_wanted(entry.name, self._is_chosen):
+                    inner = partition if prefix else _partition_of(entry.name)
+                    yield from self.below(entry.path, f"{prefix}{entry.name}/", inner)
+                return
+            is_file = entry.is_file()
+        except OSError as error:
+            self._note(entry.path, error)
+            return
+        if is_file:
+            part_name = entry.name + PARTIAL_SUFFIX
+            while part_name in names:
+                part_name += PARTIAL_SUFFIX
+            place = f"{self._folder}/{prefix}"
+            yield FoundFile(
+                path=entry.path,
+                log_dir=self._log_dir,
+                key=place + entry.name,
+                part_key=place + part_name,
+                partition=partition,
+                figures=_figures_of(entry),
+            )
+        elif is_gone(entry.path):
+            self.found.warnings.append(gone_text(entry.path))
+        else:
+            kind = "a link to nothing" if entry.is_symlink() else "not a file"
+            self.found.warnings.append(f"{entry.path}: {kind}, and left out")
+
+    def _note(self, path: str, error: OSError) -> None:
+        """Note what cannot be listed or looked at, unless somebody has removed it meanwhile."""
+        if isinstance(error, FileNotFoundError) and is_gone(path):
+            self.found.warnings.append(gone_text(path))
+        else:
+            self.found.failed.append(UncopiedFile.of(path, error))
+
+
+def gone_text(path: str) -> str:
+    """Return what there is to say about a file or folder that was removed after it was listed."""
+    return f"{path}: removed by somebody since it was listed, and not copied"
+
+
+def _figures_of(entry: os.DirEntry[str]) -> FileFigures | None:
+    try:
+        return FileFigures.of(entry.stat())
+    except OSError:  # who opens it gets the error
+        return None
+
+
+def _partition_of(folder: str) -> str:
+    try:
+        read_folder_name(folder)
+    except FileNameError:
+        return ""
+    return folder
+
+
+def _is_wanted(folder: str, is_chosen: PartitionChoice) -> bool:
+    """Return whether a folder of a log dir is copied: with a choice only the folders of partitions that are chosen."""
+    try:
+        name = read_folder_name(folder)
+    except FileNameError:
+        return is_chosen.is_everything
+    where = PartitionPrefix(prefix=f"{folder}/", topic=name.topic, partition=name.partition, folder=folder)
+    return is_chosen(where)

@@ -1,0 +1,72 @@
+"""What is at the output of a copy before a run: objects by key, asked for a folder at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from recovery.archive.stores.archived import is_temporary
+from recovery.archive.stores.segment_table import ObjectTable
+from recovery.archive.stores.store import Level, OutputStore
+from recovery.threads import PoolAhead
+
+_LISTINGS_AHEAD = 4
+_NOTHING = Level(prefixes=(), objects=ObjectTable())
+
+
+class OutputFiles:
+    """The objects at the output beside those that are to be copied.
+
+    What a killed run was writing is removed on the way: nobody else writes below the folder of a log dir.
+
+    Args:
+        store: the output.
+    """
+
+    def __init__(self, store: OutputStore) -> None:
+        self._store = store
+        self._sizes_bytes: dict[str, int] = {}
+
+    def list_beside(self, folder: str, keys: Iterable[str], pool: PoolAhead, thread_count: int) -> None:
+        """List those folders below *folder* that *keys* are in, as far as they are there."""
+        wanted = {key[: key.rindex("/") + 1] for key in keys} - {f"{folder}/"}
+        top = self._list(f"{folder}/")
+        # A new copy is not asked for folder by folder. A store escapes names that are not UTF-8.
+        there = {one for one in wanted if one.count("/") > 2 or not _is_utf8(one) or one in set(top.prefixes)}
+        levels = [top, *pool.map_ahead(self._list, sorted(there), _LISTINGS_AHEAD * thread_count)]
+        for level in levels:
+            for stored in level.objects:
+                if is_temporary(stored.name):
+                    self.remove(stored.key)
+                else:
+                    self._sizes_bytes[stored.key] = stored.size_bytes
+
+    def remove_temporaries(self, prefix: str) -> None:
+        """Remove what a killed run was writing directly below *prefix*."""
+        for stored in self._list(prefix).objects:
+            if is_temporary(stored.name):
+                self.remove(stored.key)
+
+    def remove(self, key: str) -> None:
+        """Remove an object, if it is there."""
+        with suppress(FileNotFoundError):
+            self._store.remove(key)
+
+    def size_bytes(self, key: str) -> int | None:
+        """Return the size of an object, None if there is none."""
+        if _is_utf8(key):
+            return self._sizes_bytes.get(key)
+        try:
+            return self._store.stat(key).size_bytes
+        except OSError:
+            return None
+
+    def _list(self, prefix: str) -> Level:
+        try:
+            return self._store.list_level(prefix)
+        except (FileNotFoundError, NotADirectoryError):
+            return _NOTHING
+
+
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,215 @@
+"""A restore that was killed while it moved folders in, and what a broker did before it goes on, without a broker."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from recovery.archive.options import ArchiveOptions
+from recovery.archive.restore.options import RestoreOptions
+from recovery.archive.restore.report import RestoredPartition, RestoreReport
+from recovery.archive.restore.run import restore
+from recovery.engine.options import RecoverOptions
+from recovery.errors import UnsafeError
+from recovery.saved.undo import undo
+from recovery.write.move_in import STAGE_FOLDER, finish_move_in
+from recovery.write.quarantine import Quarantine
+from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
+from tests import ROOT
+from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.faults.killed import KillPoint
+from tests.logs.samples import read_properties, tree_of
+
+NAMES = ("codecs-0", "plain-0")
+"""Both go into the second log dir, in this order."""
+BEFORE_FOLDERS = KillPoint(event="os.rename", path=rf"{STAGE_FOLDER}/log-dir/codecs-0$")
+BETWEEN_FOLDERS = KillPoint(event="os.rename", path=rf"{STAGE_FOLDER}/log-dir/plain-0$")
+BEFORE_LINES = KillPoint(event="os.rename", path="/d2/recovery-point-offset-checkpoint", number=2)
+AMID_LINES = KillPoint(event="os.rename", path="/d2/replication-offset-checkpoint", number=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Log dirs whose second one has empty folders of partitions that are archived."""
+
+    archive: TieredArchive
+
+    @property
+    def log_dir(self) -> Path:
+        return self.archive.log_dirs[1]
+
+    def options(self) -> RestoreOptions:
+        config = read_properties((self.archive.root / "server.properties").read_text())
+        return RestoreOptions(
+            archive=ArchiveOptions(
+                url=str(self.archive.path), partitions=NAMES, metadata=tuple(map(str, self.archive.log_dirs))
+            ),
+            broker=RecoverOptions(config=config, is_config_complete=True),
+        )
+
+    def killed(self, point: KillPoint) -> None:
+        """Start a restore that kills itself."""
+        archive, words = self.archive, [word for name in NAMES for word in ("--partition", name)]
+        metadata = ",".join(map(str, archive.log_dirs))
+        command = [*point.command(), "archive", "restore", str(archive.path)]
+        command += ["-c", str(archive.root / "server.properties"), "--metadata", metadata, *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == -9, done.stderr[-2000:]
+
+    def restored(self) -> tuple[RestoreReport, Mapping[str, RestoredPartition]]:
+        report = restore(self.options())
+        return report, {f"{one.topic}-{one.partition}": one for one in report.partitions}
+
+    def folder_of_a_broker(self, name: str, *, data: bytes = b"", log_dir: Path | None = None) -> Path:
+        """Make the folder of a partition as a broker that knows of none does, perhaps with records."""
+        folder = (log_dir or self.log_dir) / name
+        folder.mkdir()
+        (folder / "00000000000000000000.log").write_bytes(data)
+        shutil.copyfile(
+            self.archive.root / "kept" / name / "partition.metadata", folder / "partition.metadata"
+        )
+        return folder
+
+    def trees(self) -> list[dict[str, bytes]]:
+        return [tree_of(log_dir, ignore=(".lock",)) for log_dir in self.archive.log_dirs]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(archive=unpack_tiered(tmp_path))
+    for name in NAMES:
+        for log_dir in made.archive.log_dirs:
+            if (log_dir / name).is_dir():
+                (made.archive.root / "kept").mkdir(exist_ok=True)
+                (log_dir / name).rename(made.archive.root / "kept" / name)
+        made.folder_of_a_broker(name)
+    return made
+
+
+def test_lines_never_stand_beside_another_log(bench: Bench) -> None:
+    """Neither those of the logs to come before these are there, nor those of the logs that have gone."""
+    starts = bench.log_dir / "log-start-offset-checkpoint"
+    lines = read_offset_checkpoint(starts.read_bytes())
+    starts.write_bytes(encode_offset_checkpoint(lines | {("plain", 0): 9}))
+    for point in (BEFORE_FOLDERS, BETWEEN_FOLDERS, BEFORE_LINES):
+        if point is not BEFORE_FOLDERS:
+            assert bench.restored()[0].exit_code == 0
+            undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+        bench.killed(point)
+        for path in bench.log_dir.glob("*-offset-checkpoint"):
+            found = read_offset_checkpoint(path.read_bytes())
+            assert not {("plain", 0), ("codecs", 0)} & found.keys(), path
+
+
+@pytest.mark.parametrize("point", [BEFORE_FOLDERS, BETWEEN_FOLDERS, BEFORE_LINES, AMID_LINES])
+def test_undo_takes_both_runs_back(bench: Bench, point: KillPoint) -> None:
+    before = bench.trees()
+    bench.killed(point)
+    report, _ = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert bench.trees() != before
+    undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert bench.trees() == before
+
+
+def test_an_empty_folder_that_a_broker_made_again_is_replaced(bench: Bench) -> None:
+    """There is one in quarantine already, so the account goes on in a run of its own, which `undo` takes back."""
+    bench.killed(BEFORE_FOLDERS)
+    for name in NAMES:
+        bench.folder_of_a_broker(name)
+    before = bench.trees()[1]
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert {one.status for one in found.values()} == {"unchanged"}
+    assert len(list(Path(f"{bench.log_dir}.quarantine").iterdir())) == 2
+    undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    after = bench.trees()[1]
+    stage = {name for name in before if name.startswith(STAGE_FOLDER)}
+    assert after == {name: data for name, data in before.items() if name not in stage}
+
+
+def test_records_that_a_broker_took_are_left(bench: Bench) -> None:
+    bench.killed(BETWEEN_FOLDERS)
+    folder = bench.folder_of_a_broker("plain-0", data=b"records")
+    report, found = bench.restored()
+    assert report.exit_code == 4
+    assert found["codecs-0"].status == "unchanged"
+    assert found["plain-0"].status == "refused"
+    assert "has records" in found["plain-0"].reasons[0]
+    assert any(
+        "what an interrupted restore has made of plain-0 is given up" in text for text in report.warnings
+    )
+    assert (folder / "00000000000000000000.log").read_bytes() == b"records"
+    assert not (bench.log_dir / STAGE_FOLDER).exists()
+
+
+def test_records_in_the_way_are_refused_before_anything_changes(bench: Bench) -> None:
+    """Whoever calls it: a folder with records never goes to quarantine."""
+    bench.killed(BETWEEN_FOLDERS)
+    bench.folder_of_a_broker("plain-0", data=b"records")
+    before = bench.trees()[1]
+
+    def quarantine(run: str | None, on_created: Callable[[str], None]) -> Quarantine:
+        return Quarantine(str(bench.log_dir), run=run, on_created=on_created)
+
+    with pytest.raises(UnsafeError, match="it has records"):
+        finish_move_in(str(bench.log_dir), quarantine)
+    assert bench.trees()[1] == before
+
+
+def test_a_folder_that_a_broker_made_elsewhere_is_restored_there(bench: Bench) -> None:
+    bench.killed(BETWEEN_FOLDERS)
+    bench.folder_of_a_broker("plain-0", log_dir=bench.archive.log_dirs[0])
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert found["plain-0"].status == "restored"
+    assert found["plain-0"].log_dir == str(bench.archive.log_dirs[0])
+    assert not (bench.log_dir / "plain-0").exists()
+    assert any("its folder is in" in text for text in report.warnings)
+
+
+def test_a_log_that_a_broker_has_gone_on_with_is_not_taken_back(bench: Bench) -> None:
+    bench.killed(BEFORE_LINES)
+    last = max((bench.log_dir / "plain-0").glob("*.log"))
+    last.write_bytes(last.read_bytes() + b"more")
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert found["plain-0"].status == "unchanged"
+    assert found["plain-0"].log_end_offset is None
+    with pytest.raises(UnsafeError, match=r"changed since .*plain-0"):
+        undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert last.read_bytes().endswith(b"more")
+
+
+def test_lines_that_a_broker_wrote_stay(bench: Bench) -> None:
+    """Of a log that was moved in and loaded before its lines came; a log start is never set back."""
+    bench.killed(BEFORE_LINES)
+    for name, offset in (("recovery-point", 9000), ("replication", 9001), ("log-start", 400)):
+        path = bench.log_dir / f"{name}-offset-checkpoint"
+        lines = read_offset_checkpoint(path.read_bytes())
+        path.write_bytes(encode_offset_checkpoint(lines | {("codecs", 0): offset}))
+    assert bench.restored()[0].exit_code == 0
+    for name, offset in (("recovery-point", 9000), ("replication", 9001), ("log-start", 400)):
+        lines = read_offset_checkpoint((bench.log_dir / f"{name}-offset-checkpoint").read_bytes())
+        assert lines["codecs", 0] == offset
+
+
+def test_a_log_that_a_broker_has_cut_off_gets_no_lines(bench: Bench) -> None:
+    """It ends below its log start now, and with that line a broker would delete all of it."""
+    bench.killed(BEFORE_LINES)
+    for path in (bench.log_dir / "codecs-0").glob("*.log"):
+        path.unlink()
+    (bench.log_dir / "codecs-0" / "00000000000000000000.log").write_bytes(b"records of the leader")
+    report, found = bench.restored()
+    assert report.exit_code == 4
+    assert found["codecs-0"].status == "refused"
+    assert found["plain-0"].status == "unchanged"
+    for path in bench.log_dir.glob("*-offset-checkpoint"):
+        assert ("codecs", 0) not in read_offset_checkpoint(path.read_bytes())
+    starts = read_offset_checkpoint((bench.log_dir / "log-start-offset-checkpoint").read_bytes())
+    assert starts["plain", 0] == 0
