@@ -5,10 +5,12 @@
     python3 dev.py test            run all tests; further arguments go to pytest
     python3 dev.py test --quick    those that need no JVM, no server and no package index: the gate for a change
     python3 dev.py check           ruff, mypy and the import contracts
+    python3 dev.py docs            build the site of the documents into build/site; a dead link or anchor is an error
     python3 dev.py run ...         kafka-log-recovery with these arguments
 
 Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
-`.venv`, made again when pyproject.toml changes. Compiled kernels and Kafka's jars go into the user's cache folder.
+`.venv`, made again when pyproject.toml changes; that of `docs` is `.venv-docs`, made from docs/requirements.txt.
+Compiled kernels and Kafka's jars go into the user's cache folder.
 """
 
 from __future__ import annotations
@@ -24,20 +26,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv"
 STAMP = ENVIRONMENT / "made-from"
+SITE_ENVIRONMENT = ROOT / ".venv-docs"  # apart, so that neither demo nor tests wait for it
 SAMPLE = "crashed"
 OWN_PROCESS = ("-n", "--numprocesses", "--dist", "--pdb", "--trace", "-s", "--capture")  # options of pytest
 
 
 def main(arguments: list[str]) -> int:
     """Run one of the commands above and return its exit code."""
-    commands = {"demo": demo, "test": test, "check": check, "run": run}
+    commands = {"demo": demo, "test": test, "check": check, "docs": docs, "run": run}
     if sys.version_info < (3, 11):  # noqa: UP036 - this is the file that tells
         print(f"dev.py: Python 3.11 or newer is needed, this is {sys.version.split()[0]}", file=sys.stderr)
         return 1
     if not arguments or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 1
-    if not make_environment():
+    if arguments[0] != "docs" and not make_environment():
         return 1
     return commands[arguments[0]](arguments[1:])
 
@@ -99,41 +102,58 @@ def check(_arguments: list[str]) -> int:
     return max([python(*command).returncode for command in commands])
 
 
+def docs(_arguments: list[str]) -> int:
+    """Build the site of the documents; what leads nowhere in them is an error."""
+    requirements = ROOT / "docs" / "requirements.txt"
+    stamp = SITE_ENVIRONMENT / "made-from"
+    if not environment_made(SITE_ENVIRONMENT, stamp, requirements, ("-r", str(requirements))):
+        return 1
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"  # an advertisement of the theme
+    return python("-m", "mkdocs", "build", "--strict", environment=SITE_ENVIRONMENT).returncode
+
+
 def run(arguments: list[str]) -> int:
     """Run the command line from this checkout."""
     return python("-m", "recovery", *arguments).returncode
 
 
 def make_environment() -> bool:
-    """Create `.venv` and install the project with its developers' tools, unless that is done already.
+    """Create `.venv` and install the project with its developers' tools, unless that is done already."""
+    return environment_made(ENVIRONMENT, STAMP, ROOT / "pyproject.toml", ("-e", ".[dev]"))
+
+
+def environment_made(place: Path, stamp: Path, source: Path, packages: tuple[str, ...]) -> bool:
+    """Create the environment *place* and install *packages* there, unless *stamp* says that *source* has not changed.
 
     Returns:
         Whether it is there; if not, what failed has said why.
     """
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
-    if STAMP.exists() and STAMP.read_text() == wanted:
+    wanted = hashlib.sha256(source.read_bytes() + sys.version.encode()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
         return True
     print(
-        "Making the environment in .venv (once; some minutes on a slow line) ...", file=sys.stderr, flush=True
+        f"Making the environment in {place.name} (once; some minutes on a slow line) ...",
+        file=sys.stderr,
+        flush=True,
     )
     try:
-        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+        venv.create(place, with_pip=True, clear=True)
     except (subprocess.CalledProcessError, OSError) as error:
         print(
-            f"dev.py: no environment can be made in .venv: {error}. Remedy: install Python's venv and ensurepip "
+            f"dev.py: no environment can be made in {place.name}: {error}. Remedy: install Python's venv and ensurepip "
             "(python3-venv on Debian and Ubuntu), and see that this folder can be written",
             file=sys.stderr,
         )
         return False
-    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", ".[dev]")
-    if python(*pip).returncode:
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages)
+    if python(*pip, environment=place).returncode:
         print(
             "dev.py: the packages could not be installed, see above. Remedy: give pip access to a package index, and "
             "start again",
             file=sys.stderr,
         )
         return False
-    STAMP.write_text(wanted)
+    stamp.write_text(wanted)
     return True
 
 
@@ -144,15 +164,13 @@ def sample_now_ms(sample: Path) -> str:
     return str(json.loads((sample / "sample.json").read_text())["now_ms"])
 
 
-def interpreter() -> str:
-    """Return the path of the environment's Python."""
-    return str(ENVIRONMENT / "bin" / "python")
-
-
-def python(*arguments: str, capture: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run the environment's Python in the project's folder."""
+def python(
+    *arguments: str, capture: bool = False, environment: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the Python of an *environment*, `.venv` unless given, in the project's folder."""
+    interpreter = str((environment or ENVIRONMENT) / "bin" / "python")
     output = subprocess.PIPE if capture else None
-    return subprocess.run([interpreter(), *arguments], cwd=ROOT, text=True, check=capture, stdout=output)
+    return subprocess.run([interpreter, *arguments], cwd=ROOT, text=True, check=capture, stdout=output)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _print_row(result: dict[str, Any], *, is_first: bool) -> None:
-    """Print a row of the table in docs/performance.md."""
+    """Print a row of the table in docs/internals/performance.md."""
     if is_first:
         print("| archive | plain read | process | Spark | process / Spark | plain read / process |")
         print("|---|---|---|---|---|---|")

@@ -99,7 +99,9 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--scratch", type=Path, required=True, help="a folder on the disk to use; nothing is left in it"
     )
-    parser.add_argument("--preset", choices=PRESETS, help="options and goals of a row of docs/performance.md")
+    parser.add_argument(
+        "--preset", choices=PRESETS, help="options and goals of a row of docs/internals/performance.md"
+    )
     parser.add_argument("--data", action="append", metavar="BYTES/BATCH", help="2GiB/64KiB and 300MiB/170")
     parser.add_argument("--dirs", type=int, help="2")
     parser.add_argument("--partitions", type=int, help="of all dirs together (8)")

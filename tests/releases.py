@@ -3,8 +3,9 @@
     python -m tests.releases 4.3.1 4.4.0 [--cases 2000] [--seed 0] [--json FILE]
 
 The LogManager of each version loads the same damaged log dirs, all edge cases by hand first, then cases by seed, and
-what they leave is compared file by file. Then the classes that docs/recovery-rules.md names are compared between the
-jars: their members and their code, by javap. Exit code 1 where anything differs; CONTRIBUTING.md says what comes next.
+what they leave is compared file by file. Then the classes that docs/reference/recovery-rules.md names are compared
+between the jars: their members and their code, by javap. Exit code 1 where anything differs; CONTRIBUTING.md says what
+comes next.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.damage.release_rules import DAMAGES
 from tests.logs.edge_log import make_log, make_pristine, sample_of
 from tests.logs.samples import Sample, differences, tree_of, write_tree
 
-RULES = ROOT / "docs/recovery-rules.md"
+RULES = ROOT / "docs/reference/recovery-rules.md"
 _NAMED = re.compile(r"`([A-Z]\w+)(?:\.\w+)?`")
 _CONSTANT = re.compile(r"#\d+")
 _PACKAGES = re.compile(r"\b(?:[a-z]\w*[./])+(?=[A-Z])")

@@ -2,7 +2,7 @@
 
 A kernel takes int64s, most of them addresses, and returns one. It does not raise, allocate or call. So it is
 just machine code, and a process that finds it in the cache needs neither numba nor LLVM, whose import takes longer
-than a small recovery. docs/kernels.md explains how; begin with `loader`.
+than a small recovery. docs/internals/kernels.md explains how; begin with `loader`.
 """
 
 from native.kernels.cache import ENVIRONMENT as CACHE_ENVIRONMENT

@@ -94,7 +94,7 @@ Rule = Literal[
     "unreadable",
     "changing",
 ]
-"""What a file can go against. Each rule has its remedy here, and its line in docs/verify.md or docs/archive.md."""
+"""What a file can go against. Each rule has its remedy here; verify.md and archive.md (docs/reference) list them."""
 
 REMEDIES: dict[Rule, str] = {
     # logs

@@ -33,7 +33,7 @@ class WatchReport:
         outcome: of the last recovery that was seen.
         values: its figures at the end.
         restarts: how often the broker was started again meanwhile.
-        exit_code: see docs/watch.md.
+        exit_code: see docs/reference/exit-codes.md.
     """
 
     source: str

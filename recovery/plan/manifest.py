@@ -1,6 +1,6 @@
 """What the manifest of a quarantined run says. Bytes and values only, no file.
 
-One JSON object a line, as docs/formats.md has it; lines that name no stored file are skipped.
+One JSON object a line, as docs/reference/formats.md has it; lines that name no stored file are skipped.
 A line is not trusted: a path that leads out of the run is a problem, not a path.
 """
 

@@ -5,8 +5,8 @@
     data_source.register(spark)
     spark.read.format("kafka-log-segments").option("topic", "orders").load("s3://bucket/archive")
 
-docs/dataframes.md has the options and the columns. Spark has no column pruning for such sources: the user's schema
-selects the columns to make, and options say what to leave unread.
+docs/archives/dataframes.md has the options and the columns. Spark has no column pruning for such sources: the user's
+schema selects the columns to make, and options say what to leave unread.
 
 Spark can also push down the filters of a query, but 4.1 to 4.3 keep those of one scan for all later scans of the same
 DataFrame or view: a query without filters, or with other ones, then silently misses rows. So this is off unless it is
@@ -68,7 +68,7 @@ class KafkaLogSegments(DataSource):
     """The data source.
 
     Args:
-        options: see docs/dataframes.md.
+        options: see docs/archives/dataframes.md.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -155,7 +155,7 @@ def _spark_errors() -> Iterator[None]:
         if "ModuleNotFoundError" in text and "recovery" in text:
             raise UsageError(
                 "the executors have no kafka-log-recovery: install it in their Python environment "
-                "(docs/archive.md: what executors need)"
+                "(docs/archives/spark.md: what executors need)"
             ) from error
         if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
             raise

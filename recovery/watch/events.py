@@ -430,7 +430,7 @@ class BrokerRestarted(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished(Timed):
-    """The run is over; no event follows, unless a broker is watched. `exit_code` is the process's, see docs/cli.md."""
+    """The run is over; no event follows, unless a broker is watched. `exit_code` is the process's."""
 
     exit_code: int
 

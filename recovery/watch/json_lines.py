@@ -1,4 +1,4 @@
-r"""Events as JSON, one object a line: what `--progress json` writes, as docs/progress.md describes it.
+r"""Events as JSON, one object a line: what `--progress json` writes, as docs/reference/progress.md describes it.
 
     {"version":1,"event":"PartitionFinished","now_ms":1795267859045,"log_dir":"/d","partition":"t-0",...}
 

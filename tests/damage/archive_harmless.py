@@ -1,7 +1,7 @@
 """Why nothing has to be found of a changed file of an archive: documented reasons, each decided by the bytes.
 
-A reason is a rule of docs/archive.md or docs/verify.md: what a broker may leave, what is a note, or what no other file
-repeats. None of them goes by the name of the change.
+A reason is a rule of archive.md or verify.md (docs/reference): what a broker may leave, what is a note, or what no
+other file repeats. None of them goes by the name of the change.
 """
 
 from __future__ import annotations

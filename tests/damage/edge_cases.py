@@ -1,4 +1,4 @@
-"""The edge cases of docs/recovery-rules.md, by their numbers there: a table of what can be wrong with a log.
+"""The edge cases of docs/reference/recovery-rules.md, by their numbers there: a table of what can be wrong with a log.
 
 The log has three segments of twelve offsets, with transactions, leader epochs and snapshots, as Kafka left
 it. `U`: everything is unflushed; `F`: only the active segment is; `C`: the log dir has its marker.

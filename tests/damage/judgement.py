@@ -15,8 +15,8 @@
                     is recovered, is written anew. The tree is what the broker leaves where the version is 0
     unexplained     anything else, a batch that is lost, or a report that does not say what was done
 
-docs/differences.md says more of each. Whatever the verdict: a dry run before changes nothing and announces what is
-then done, and every valid batch is afterwards in the log or in quarantine, which holds what its manifest says.
+docs/reference/differences.md says more of each. Whatever the verdict: a dry run before changes nothing and announces
+what is then done, and every valid batch is afterwards in the log or in quarantine, which holds what its manifest says.
 """
 
 from __future__ import annotations

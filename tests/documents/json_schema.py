@@ -1,4 +1,4 @@
-"""As much of JSON Schema as docs/cli.md uses; an unknown keyword is an error."""
+"""As much of JSON Schema as docs/reference/report.md uses; an unknown keyword is an error."""
 
 from __future__ import annotations
 

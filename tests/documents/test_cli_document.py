@@ -1,4 +1,4 @@
-"""docs/cli.md has each option as the parser has it."""
+"""docs/reference has each option as the parser has it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from recovery.cli.main import build_parser
 from tests import ROOT
+from tests.documents.texts import section_of
 
-TEXT = (ROOT / "docs/cli.md").read_text()
-TABLES = TEXT.partition("## Options of `recover`")[2].partition("\n## ")[0]
+TABLES = section_of(ROOT / "docs/reference/recover.md", "## Options of `recover`")
 ROW = re.compile(r"^\| (`-.*) \|$", re.MULTILINE)
 
 
@@ -58,7 +58,7 @@ def test_the_options_of_quarantine_are_those_of_its_parsers() -> None:
         for action in commands.choices["quarantine"]._actions
         if isinstance(action, argparse._SubParsersAction)
     )
-    table = TEXT.partition("## Options of `quarantine`")[2].partition("\n## ")[0]
+    table = section_of(ROOT / "docs/reference/quarantine.md", "## Options of `quarantine`")
     described: dict[str, set[str]] = {"list": set(), "purge": set()}
     for names, of in re.findall(r"^\| (`-.*?) \| ([a-z, ]+) \|", table, re.MULTILINE):
         for action in of.split(", "):

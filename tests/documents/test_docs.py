@@ -33,7 +33,7 @@ from tests.documents.texts import (
 )
 from tests.logs.samples import unpack
 
-_LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:segfmt|native|recovery|tests|docs|sample_logs|benchmarks|\.ci)/[\w./-]*[\w/]$")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:::(\w+))?`")
@@ -82,9 +82,10 @@ _OPTIONS_OF_OUR_TOOLS = {
 
 
 def test_every_document_that_the_readme_needs_is_there() -> None:
-    linked = {target for target in _LINK.findall(text_of(ROOT / "README.md")) if target.startswith("docs/")}
-    written = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}
-    assert written == {target.partition("#")[0] for target in linked}
+    targets = {target.partition("#")[0] for target in _LINK.findall(text_of(ROOT / "README.md"))}
+    linked = {target for target in targets if target.startswith("docs/") and target.endswith(".md")}
+    written = {name_of(path) for path in ROOT.glob("docs/**/*.md")}
+    assert written == linked
 
 
 def test_links_lead_somewhere() -> None:
@@ -111,7 +112,7 @@ def test_files_that_are_named_exist() -> None:
 
 
 def test_functions_that_are_named_exist() -> None:
-    places = _PLACE.findall(text_of(ROOT / "docs/recovery-rules.md"))
+    places = _PLACE.findall(text_of(ROOT / "docs/reference/recovery-rules.md"))
     assert len(places) > 30
     for path, name in places:
         assert name in names_of(path), f"{path}:{name}"
@@ -127,7 +128,7 @@ def test_tests_that_are_named_exist() -> None:
 
 
 def test_packages_in_the_architecture_are_those_there_are() -> None:
-    named = set(re.findall(r"`([a-z]+(?:/[a-z]+)*)`", text_of(ROOT / "docs/architecture.md")))
+    named = set(re.findall(r"`([a-z]+(?:/[a-z]+)*)`", text_of(ROOT / "docs/internals/architecture.md")))
     packages = {
         path.parent.relative_to(ROOT / "recovery").as_posix()
         for path in (ROOT / "recovery").glob("**/__init__.py")
@@ -147,7 +148,7 @@ def test_options_that_are_named_exist() -> None:
 
 
 def test_every_option_is_described() -> None:
-    described = set(_OPTION.findall(text_of(ROOT / "docs/cli.md")))
+    described = {option for path in ROOT.glob("docs/**/*.md") for option in _OPTION.findall(text_of(path))}
     assert options() - {"--help"} - described == set()
 
 
@@ -172,17 +173,25 @@ def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
     assert "python3 dev.py demo" in readme
     assert "python3 dev.py test" in readme
     ci = text_of(ROOT / ".ci/run").splitlines()
-    assert ci[-2:] == ["python3 dev.py check", "python3 dev.py test"]
+    assert ci[-3:] == ["python3 dev.py check", "python3 dev.py docs", "python3 dev.py test"]
 
 
 def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
-    section = text_of(ROOT / "docs/cli.md").partition("## Exit codes")[2].partition("\n## ")[0]
-    table = set(re.findall(r"^\| (\d+)(?:, (\d+))? \|", section, re.MULTILINE))
-    documented = {int(code) for row in table for code in row if code}
-    in_help = {int(code) for code in re.findall(r"^  (\d+)(?=[, ])", help_of("recover"), re.MULTILINE)}
-    assert documented == {0, 1, 2, 3, 4, 130, 143}
-    assert in_help | {143} == documented
-    assert {error.exit_code for error in all_errors(RecoveryError)} <= documented
+    commands = {
+        name: parser
+        for name, parser in subcommands().items()
+        if name not in ("quarantine", "archive", "help")
+    }
+    for command in ("quarantine", "archive"):
+        commands |= {f"{command} {name}": parser for name, parser in actions_of(command).items()}
+    documented = documented_exit_codes()
+    assert documented.keys() == commands.keys()
+    for command, parser in commands.items():
+        codes = re.findall(r"^  (\d+)(?:, (\d+))?  ", parser.format_help(), re.MULTILINE)
+        in_help = {int(code) for row in codes for code in row if code}
+        assert in_help | {130, 143} == documented[command], command
+    assert documented["recover"] == {0, 1, 2, 3, 4, 130, 143}
+    assert {error.exit_code for error in all_errors(RecoveryError)} <= documented["recover"]
 
 
 def test_the_library_call_in_the_readme_works() -> None:
@@ -227,7 +236,7 @@ def test_the_changelog_knows_this_version() -> None:
 
 
 def test_examples_of_the_formats_are_bytes_of_real_files() -> None:
-    examples = _EXAMPLE.findall(text_of(ROOT / "docs/formats.md"))
+    examples = _EXAMPLE.findall(text_of(ROOT / "docs/reference/formats.md"))
     assert len(examples) >= 15
     for name, kind, content in examples:
         data = (ROOT / name).read_bytes()
@@ -243,7 +252,9 @@ def test_examples_of_the_formats_are_bytes_of_real_files() -> None:
 
 def test_the_manifest_lines_in_the_formats_are_read() -> None:
     examples = [
-        code for language, code in FENCE.findall(text_of(ROOT / "docs/formats.md")) if language == "json"
+        code
+        for language, code in FENCE.findall(text_of(ROOT / "docs/reference/formats.md"))
+        if language == "json"
     ]
     found = read_manifest(read_lines(io.BytesIO("".join(examples).encode()).read))
     assert found.problems == ()
@@ -254,10 +265,12 @@ def test_the_manifest_lines_in_the_formats_are_read() -> None:
 
 
 class TestEdgeCases:
-    """The table of docs/recovery-rules.md against the table that Kafka is asked about."""
+    """The table of docs/reference/recovery-rules.md against the table that Kafka is asked about."""
 
     def rows(self) -> dict[int, list[str]]:
-        lines = re.findall(r"^\| (\d+) \| (.*) \|$", text_of(ROOT / "docs/recovery-rules.md"), re.MULTILINE)
+        lines = re.findall(
+            r"^\| (\d+) \| (.*) \|$", text_of(ROOT / "docs/reference/recovery-rules.md"), re.MULTILINE
+        )
         return {int(number): [cell.strip() for cell in rest.split(" | ")] for number, rest in lines}
 
     def test_all_are_there(self) -> None:
@@ -280,6 +293,17 @@ class TestEdgeCases:
                 assert cells[-1] == "case", f"row {number}"
             else:
                 assert _TEST.search(cells[-1]) or cells[-1].startswith("none"), f"row {number}: {cells[-1]}"
+
+
+def documented_exit_codes() -> dict[str, set[int]]:
+    """By command, those in the table of docs/reference/exit-codes.md, and those of signals, which all have."""
+    rows = re.findall(
+        r"^\| `([a-z -]+)` \| (.*) \|$", text_of(ROOT / "docs/reference/exit-codes.md"), re.MULTILINE
+    )
+    return {
+        command: {code for code, means in enumerate(row.split(" | ")) if means != "–"} | {130, 143}
+        for command, row in rows
+    }
 
 
 # -- what there is -------------------------------------------------------------------------------------------
@@ -310,10 +334,6 @@ def subcommands() -> dict[str, argparse.ArgumentParser]:
 def actions_of(command: str) -> dict[str, argparse.ArgumentParser]:
     actions = subcommands()[command]._actions
     return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
-
-
-def help_of(command: str) -> str:
-    return subcommands()[command].format_help()
 
 
 def options() -> set[str]:

@@ -20,7 +20,11 @@ PACKAGES = ("segfmt", "native", "recovery")
 PRODUCTION = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 SOURCES = sorted(
     [*PRODUCTION, ROOT / "dev.py"]
-    + [path for folder in ("tests", "benchmarks", "sample_logs") for path in (ROOT / folder).rglob("*.py")]
+    + [
+        path
+        for folder in ("tests", "benchmarks", "docs", "sample_logs")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
 )
 TEXTS = sorted(
     [*SOURCES, *ROOT.glob("*.md"), *ROOT.glob("docs/plots/*"), ROOT / "pyproject.toml", ROOT / ".ci/run"]

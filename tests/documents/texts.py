@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests import ROOT
 
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("sample_logs/*.md")])
-OPERATORS = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("sample_logs/*.md")])
+OPERATORS = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
 
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 """Language and content of a block."""
@@ -41,3 +41,10 @@ def without_fences(text: str) -> str:
 def fences(text: str) -> str:
     """The blocks of a document alone."""
     return "\n".join(code for _, code in FENCE.findall(text))
+
+
+def section_of(path: Path, heading: str) -> str:
+    """What stands below a *heading* (`## Rules`) of a document, up to the next one of level 2."""
+    text = text_of(path)
+    assert f"\n{heading}\n" in text, f"{name_of(path)} has no {heading}"
+    return text.partition(f"\n{heading}\n")[2].partition("\n## ")[0]

@@ -41,6 +41,7 @@ RUN: dict[str, tuple[str, int]] = {
     f"kafka-log-recovery log-dirs --describe {CONFIG}": (PLAIN, 0),
     f"kafka-log-recovery estimate {CONFIG}": (PLAIN, 0),
     f"{S3} inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
+    f"{S3} metrics s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2": (PLAIN, 0),
     f"{S3} metrics --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 0),
     f"{S3} retention --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 {CONFIG}": (PLAIN, 2),
     f"{S3} copy {CONFIG} --output s3://backups/copy": (PLAIN, 0),
@@ -73,6 +74,7 @@ ELSEWHERE = {
     "python3 dev.py demo": "tests/install/test_dev.py",
     "python3 dev.py test": "CI itself (.ci/run)",
     "python3 dev.py check": "CI itself (.ci/run)",
+    "python3 dev.py docs": "CI itself (.ci/run)",
     "python3 dev.py test --quick": "CI itself (.ci/run)",
     "python3 dev.py test tests/kafka -k SeededDamage": "a part of what CI runs",
     ".venv/bin/python -m tests.damage.campaign --cases 1000 --seed 7": "tests/kafka/test_differential.py",
@@ -82,11 +84,12 @@ ELSEWHERE = {
 
 SCRIPTS = {
     "README.md": PLAIN,
-    "docs/progress.md": PLAIN,
-    "docs/tiering.md": PLAIN,
-    "docs/restore.md": PLAIN,
-    "docs/archive.md": BOTH,
-    "docs/dataframes.md": BOTH,
+    "docs/reference/progress.md": PLAIN,
+    "docs/archives/tiering.md": PLAIN,
+    "docs/archives/restore.md": PLAIN,
+    "docs/archives/archive.md": BOTH,
+    "docs/archives/spark.md": BOTH,
+    "docs/archives/dataframes.md": BOTH,
 }
 """The extras with which the Python of a document is run."""
 

@@ -1,4 +1,4 @@
-"""A whole broker starts on what each deliberate difference leaves (docs/differences.md)."""
+"""A whole broker starts on what each deliberate difference leaves (docs/reference/differences.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each edge case of docs/recovery-rules.md through Kafka's own LogManager and through the recovery."""
+"""Each edge case of docs/reference/recovery-rules.md through Kafka's own LogManager and through the recovery."""
 
 from __future__ import annotations
 

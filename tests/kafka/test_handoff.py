@@ -207,7 +207,7 @@ def starts(
 
 
 class TestHandoffChoices:
-    """docs/cli.md, "What the broker finds"."""
+    """docs/reference/recover.md, "What the broker finds"."""
 
     def test_with_recovery_points_alone_it_reads_the_active_segments(self, starts) -> None:
         start, sample, _ = starts["recovery-point"]

@@ -1,4 +1,4 @@
-"""Take the pictures of docs/progress.md: the page of a real run, slowed down, in Chromium.
+"""Take the pictures of docs/reference/progress.md: the page of a real run, slowed down, in Chromium.
 
     python -m tests.runs.page_pictures [INTO]
 

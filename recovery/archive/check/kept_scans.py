@@ -1,6 +1,6 @@
 """What tasks leave in the output for the fold and for the next run: Parquet files of plain columns.
 
-Each column is in docs/kept-scans.md.
+Each column is in docs/reference/kept-scans.md.
 
     scans/<checksum>.segments.parquet   a row for each segment, as it was read
     scans/<checksum>.logs.parquet       only logs were checked: a row for up to 512 neighbouring sound ones

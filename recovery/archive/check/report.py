@@ -66,7 +66,7 @@ class ArchiveReport:
 
     @property
     def exit_code(self) -> int:
-        """130 or 143, 4, 2 or 0: the first that applies; see docs/cli.md."""
+        """130 or 143, 4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
         if self.signal_number:
             return 128 + self.signal_number
         of_metadata = {finding.severity for finding in self.metadata_findings}

@@ -100,7 +100,7 @@ class InventoryReport:
 
     @property
     def exit_code(self) -> int:
-        """4, 2 or 0: the first that applies; see docs/cli.md."""
+        """4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
         if self.unlisted or any(severity == "unchecked" for severity, _ in self.rules):
             return 4
         return 2 if any(severity == "damage" for severity, _ in self.rules) else 0

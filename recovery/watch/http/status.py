@@ -1,4 +1,4 @@
-r"""The objects of `/api/v1/status` and `/healthz`; docs/progress.md describes both.
+r"""The objects of `/api/v1/status` and `/healthz`; docs/reference/progress.md describes both.
 
 `status` is "Progress" of the JSON lines with what a page or a script needs besides: the time, the notices, and what
 each thread has in hand. Names are as in JSON lines: a byte that is not UTF-8 is one of \udc80 to \udcff.

@@ -39,7 +39,7 @@ from recovery.archive.stores.stores import open_archive
 from tests.brokers.tiered_broker import unpack_tiered
 from tests.logs.archives import made_copies, write_archive
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "kept-scans.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "kept-scans.md"
 RUN = b"0123456789abcdef"
 
 

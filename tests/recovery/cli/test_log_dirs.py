@@ -20,7 +20,6 @@ from recovery.describe.options import DescribeOptions
 from recovery.errors import UsageError
 from recovery.logdir.lock import LogDirLocks
 from tests import ROOT
-from tests.documents.test_docs import subcommands
 from tests.logs.samples import Sample, unpack
 from tests.recovery.logdir.test_lock import other_process
 from tests.runs.command import Done, assert_one_line, run
@@ -28,7 +27,7 @@ from tests.runs.driving import footprint
 from tests.servers.file_systems import read_only, tmpfs
 from tests.servers.machine import MOUNTS, OTHER_USER, OTHER_USERS, OTHERS_FILES, needs
 
-DOCUMENT = (ROOT / "docs/log-dirs.md").read_text()
+DOCUMENT = (ROOT / "docs/reference/log-dirs.md").read_text()
 STORAGE_ERROR = "org.apache.kafka.common.errors.KafkaStorageException"
 
 
@@ -337,10 +336,3 @@ def test_the_example_of_the_document_has_the_form_of_a_report(sample: Sample) ->
 
     assert form(example) == form(report)
     assert [*example["brokers"][0]["logDirs"][0]] == [*report["brokers"][0]["logDirs"][0]]
-
-
-def test_the_exit_codes_of_the_document_are_those_of_the_help() -> None:
-    codes = re.findall(r"^\| (\d+)(?:, (\d+))? \|", DOCUMENT, re.MULTILINE)
-    help_text = subcommands()["log-dirs"].format_help()
-    in_help = re.findall(r"^  (\d+)(?:, (\d+))?  ", help_text, re.MULTILINE)
-    assert codes == in_help

@@ -20,8 +20,10 @@ KAFKA_LINE = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARN|E
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    """The schema of the JSON report as docs/cli.md prints it."""
-    (found,) = re.findall(r"```json\n(\{\s*\"\$schema.*?)```", (ROOT / "docs/cli.md").read_text(), re.DOTALL)
+    """The schema of the JSON report as docs/reference/report.md prints it."""
+    (found,) = re.findall(
+        r"```json\n(\{\s*\"\$schema.*?)```", (ROOT / "docs/reference/report.md").read_text(), re.DOTALL
+    )
     return dict(json.loads(found))
 
 

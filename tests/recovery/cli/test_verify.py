@@ -17,11 +17,12 @@ from recovery.cli.arguments import byte_rate
 from tests import ROOT
 from tests.documents.json_schema import violations
 from tests.documents.test_cli_document import ROW
+from tests.documents.texts import section_of, text_of
 from tests.logs.samples import Sample, unpack
 from tests.runs.command import assert_one_line, run, start
 from tests.runs.driving import footprint
 
-DOCUMENT = (ROOT / "docs/verify.md").read_text()
+DOCUMENT = ROOT / "docs/reference/verify.md"
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_damage_has_its_verdict(sample: Sample) -> None:
 
 
 def test_the_report_is_as_documented(sample: Sample) -> None:
-    schema = json.loads(re.findall(r"^```json\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)[-1])
+    schema = json.loads(re.findall(r"^```json\n(.*?)^```$", text_of(DOCUMENT), re.MULTILINE | re.DOTALL)[-1])
     (sample.log_dirs[0] / "lost+found").mkdir()
     shutil.rmtree(sample.log_dirs[1])
     sample.log_dirs[1].mkdir()
@@ -66,10 +67,9 @@ def test_the_report_is_as_documented(sample: Sample) -> None:
 
 
 def test_the_rules_are_those_of_the_document() -> None:
-    of_archives = (
-        (ROOT / "docs/archive.md").read_text().partition("## Rules of archives")[2].partition("\n## ")[0]
+    table = section_of(DOCUMENT, "## Rules") + section_of(
+        ROOT / "docs/reference/archive.md", "## Rules of archives"
     )
-    table = DOCUMENT.partition("## Rules")[2].partition("## JSON")[0] + of_archives
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     assert (
         {rule for row in rows for rule in re.findall(r"`([a-z-]+)`", row)}
@@ -81,7 +81,7 @@ def test_the_rules_are_those_of_the_document() -> None:
 def test_the_options_are_those_of_the_document() -> None:
     from recovery.cli.main import build_parser
 
-    text = (ROOT / "docs/cli.md").read_text().partition("## Options of `verify`")[2].partition("\n## ")[0]
+    text = section_of(DOCUMENT, "## Options of `verify`")
     documented = {re.findall(r"--[a-z-]+", row)[0] for row in ROW.findall(text)}
     help_text = run("verify", "--help").stdout
     assert documented == set(re.findall(r"(?<![\w-])--[a-z-]+", help_text)) - {"--help"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from pathlib import Path
 
 import pytest
 
 from recovery.describe.client_config import client_options
 from recovery.errors import UsageError
 from tests import ROOT
+from tests.documents.texts import section_of
 from tests.servers.certificates import Authority, Certified
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -161,9 +161,7 @@ def test_pem_as_text(authority: Authority, client: Certified) -> None:
 
 
 def test_the_document_has_every_property() -> None:
-    section = (
-        Path(ROOT / "docs/log-dirs.md").read_text().partition("## From brokers")[2].partition("\n## ")[0]
-    )
+    section = section_of(ROOT / "docs/reference/log-dirs.md", "## From brokers")
     documented = {
         name
         for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)

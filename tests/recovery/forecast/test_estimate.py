@@ -30,6 +30,7 @@ from recovery.problem import Problem
 from recovery.read.partition_files import PartitionFiles
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from tests import ROOT
+from tests.documents.texts import section_of
 from tests.logs.samples import MARKER, Sample, unpack
 from tests.runs.command import run
 from tests.runs.driving import footprint, settings_of
@@ -434,7 +435,7 @@ def test_ten_topics_are_shown_and_the_others_counted(tmp_path: Path) -> None:
 def test_json_has_the_documented_keys(tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)
     report = json.loads(estimate(sample).to_json())
-    table = (ROOT / "docs/estimate.md").read_text().partition("## JSON")[2].partition("\n## ")[0]
+    table = section_of(ROOT / "docs/reference/estimate.md", "## JSON")
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     names = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
     top = {name.removesuffix("[]") for name in names if not name.startswith(".")}

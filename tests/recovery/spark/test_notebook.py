@@ -1,4 +1,4 @@
-"""The notebook in docs/dataframes.md runs as it stands, but for the names of bucket, topic and output."""
+"""The notebook in docs/archives/dataframes.md runs as it stands, but for the names of bucket, topic and output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-DOCUMENT = ROOT / "docs/dataframes.md"
+DOCUMENT = ROOT / "docs/archives/dataframes.md"
 
 
 def test_it_finds_rebuilds_and_counts(

@@ -147,8 +147,10 @@ def test_of_stacks_the_sentence_that_matters_is_left(text: str, sentence: str) -
 def test_what_is_printed_last_under_spark_submit_is_the_report(
     stored_archive: TieredArchive, tmp_path: Path
 ) -> None:
-    """The script in docs/archive.md, as it stands."""
-    script = re.search(r"```python\n(# check\.py\n.*?)```", (ROOT / "docs/archive.md").read_text(), re.DOTALL)
+    """The script in docs/archives/spark.md, as it stands."""
+    script = re.search(
+        r"```python\n(# check\.py\n.*?)```", (ROOT / "docs/archives/spark.md").read_text(), re.DOTALL
+    )
     assert script is not None
     (tmp_path / "check.py").write_text(script[1])
     submit = [Path(sys.executable).parent / "spark-submit", "--master", "local[1]"]

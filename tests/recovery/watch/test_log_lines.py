@@ -413,7 +413,7 @@ class TestJsonLines:
 
 def test_documented_events_are_those_of_the_union():
 
-    document = (ROOT / "docs/progress.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs/reference/progress.md").read_text(encoding="utf-8")
     for event_type in typing.get_args(Event):
         assert f"`{event_type.__name__}`" in document
         for field in dataclasses.fields(event_type):
