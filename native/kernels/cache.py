@@ -126,9 +126,11 @@ def _root(name: str) -> Path | None:
     """Return where the folder *name* is, or is to be made."""
     if chosen := os.environ.get(ENVIRONMENT) or os.environ.get("NUMBA_CACHE_DIR"):
         return Path(chosen)
+    if (_SYSTEM_FOLDER / name).is_dir():
+        return _SYSTEM_FOLDER
     if caches := os.environ.get("XDG_CACHE_HOME"):
         return Path(caches) / "kafka-log-recovery"
-    if (_SYSTEM_FOLDER / name).is_dir() or os.access(_SYSTEM_FOLDER, os.W_OK):
+    if os.access(_SYSTEM_FOLDER, os.W_OK):
         return _SYSTEM_FOLDER
     try:
         return Path("~/.cache/kafka-log-recovery").expanduser()

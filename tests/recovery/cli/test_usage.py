@@ -25,7 +25,6 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], ["COMMAND"]),
         (["restore"], ["restore", "recover"]),
         (["recover"], ["--config", "--log-dirs"]),
         (["recover", "--log-dirs", ""], ["log dir"]),

@@ -75,6 +75,8 @@ def test_a_system_folder_is_taken_where_it_serves(tmp_path: Path, monkeypatch: p
     assert cache._root("kernels-x") == system
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert cache._root("kernels-x") == own
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache._root("kernels-x") == Path("/caches/kafka-log-recovery")
     (system / "kernels-x").mkdir()
     assert cache._root("kernels-x") == system
     monkeypatch.setenv(cache.ENVIRONMENT, "/elsewhere")
