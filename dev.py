@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make this project's environment, then run the demonstration or the tests in it.
 
-    python3 dev.py demo            recover a copy of sample_logs and show what happened
+    python3 dev.py demo            recover a copy of sample_logs, and logs of 2 GiB that are made for it
     python3 dev.py test            run all tests; further arguments go to pytest
     python3 dev.py test --quick    those that need no JVM, no server and no package index: the gate for a change
     python3 dev.py check           ruff, mypy and the import contracts
@@ -9,8 +9,9 @@
     python3 dev.py run ...         kafka-log-recovery with these arguments
 
 Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
-`.venv`, made again when pyproject.toml changes; that of `docs` is `.venv-docs`, made from docs/requirements.txt.
-Compiled kernels and Kafka's jars go into the user's cache folder.
+`.venv`, made again when pyproject.toml changes: 330 MB, and 1.3 GB once `test` or `check` add their tools. That of
+`docs` is `.venv-docs`, made from docs/requirements.txt. Compiled kernels and Kafka's jars go into the user's cache
+folder.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv"
 STAMP = ENVIRONMENT / "made-from"
+MADE_FOR_DEVELOPERS = "made-for-developers"
+"""The stamp of an environment with all that tests and checks need."""
 SITE_ENVIRONMENT = ROOT / ".venv-docs"  # apart, so that neither demo nor tests wait for it
-SAMPLE = "crashed"
 OWN_PROCESS = ("-n", "--numprocesses", "--dist", "--pdb", "--trace", "-s", "--capture")  # options of pytest
 
 
@@ -40,36 +41,14 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 1
-    if arguments[0] != "docs" and not make_environment():
+    if arguments[0] != "docs" and not make_environment(for_developers=arguments[0] in ("test", "check")):
         return 1
     return commands[arguments[0]](arguments[1:])
 
 
-def demo(_arguments: list[str]) -> int:
-    """Unpack the logs of a killed broker, recover them with progress, and recover them again."""
-    with tempfile.TemporaryDirectory(prefix="kafka-log-recovery-") as folder:
-        unpacked = python("-m", "tests.logs.samples", SAMPLE, folder, capture=True)
-        config = unpacked.stdout.strip()
-        print(
-            f"A copy of sample_logs/{SAMPLE}.tar.xz: the log dirs of a 4.3.1 broker that was killed. --now is the"
-        )
-        print(
-            "clock of that day, by which no producer has expired since. Progress comes first, then the report.\n"
-        )
-        now = sample_now_ms(Path(config).parent)
-        print(f"$ kafka-log-recovery recover -c {config} --now {now}", flush=True)
-        first = python("-m", "recovery", "recover", "-c", config, "--now", now).returncode
-        print("\nOnce more: there is nothing left to do.\n")
-        print(f"$ kafka-log-recovery recover -c {config} --now {now} --progress none", flush=True)
-        second = python(
-            "-m", "recovery", "recover", "-c", config, "--now", now, "--progress", "none"
-        ).returncode
-        print(
-            "\nThat was a copy, and it is removed now. One to keep, and the same by hand:\n\n"
-            f"$ .venv/bin/python -m tests.logs.samples {SAMPLE} FOLDER\n"
-            f"$ python3 dev.py run recover -c FOLDER/{SAMPLE}/server.properties --now {now}"
-        )
-        return first or second
+def demo(arguments: list[str]) -> int:
+    """Recover the logs of a killed broker, then some that are large enough to watch."""
+    return python("-m", "benchmarks.demonstration", *arguments).returncode
 
 
 def test(arguments: list[str]) -> int:
@@ -117,27 +96,38 @@ def run(arguments: list[str]) -> int:
     return python("-m", "recovery", *arguments).returncode
 
 
-def make_environment() -> bool:
-    """Create `.venv` and install the project with its developers' tools, unless that is done already."""
-    return environment_made(ENVIRONMENT, STAMP, ROOT / "pyproject.toml", ("-e", ".[dev]"))
+def make_environment(*, for_developers: bool) -> bool:
+    """Create `.venv` and install the project, and if need be its developers' tools, unless that is done already."""
+    source, more = ROOT / "pyproject.toml", ENVIRONMENT / MADE_FOR_DEVELOPERS
+    if for_developers:
+        return environment_made(ENVIRONMENT, more, source, ("-e", ".[dev]"), is_kept=True)
+    is_more = more.exists() and more.read_text() == made_from(source)
+    return is_more or environment_made(ENVIRONMENT, STAMP, source, ("-e", "."))
 
 
-def environment_made(place: Path, stamp: Path, source: Path, packages: tuple[str, ...]) -> bool:
+def environment_made(
+    place: Path, stamp: Path, source: Path, packages: tuple[str, ...], *, is_kept: bool = False
+) -> bool:
     """Create the environment *place* and install *packages* there, unless *stamp* says that *source* has not changed.
+
+    Args:
+        is_kept: whether an environment with fewer packages, of the same source, is added to.
 
     Returns:
         Whether it is there; if not, what failed has said why.
     """
-    wanted = hashlib.sha256(source.read_bytes() + sys.version.encode()).hexdigest()
+    wanted = made_from(source)
     if stamp.exists() and stamp.read_text() == wanted:
         return True
+    is_kept &= STAMP.exists() and STAMP.read_text() == wanted
     print(
         f"Making the environment in {place.name} (once; some minutes on a slow line) ...",
         file=sys.stderr,
         flush=True,
     )
     try:
-        venv.create(place, with_pip=True, clear=True)
+        if not is_kept:
+            venv.create(place, with_pip=True, clear=True)
     except (subprocess.CalledProcessError, OSError) as error:
         print(
             f"dev.py: no environment can be made in {place.name}: {error}. Remedy: install Python's venv and ensurepip "
@@ -157,11 +147,9 @@ def environment_made(place: Path, stamp: Path, source: Path, packages: tuple[str
     return True
 
 
-def sample_now_ms(sample: Path) -> str:
-    """Return the clock that recoveries of a sample use, so that its producers have not expired since."""
-    import json
-
-    return str(json.loads((sample / "sample.json").read_text())["now_ms"])
+def made_from(source: Path) -> str:
+    """Return what an environment is made from, as a digest."""
+    return hashlib.sha256(source.read_bytes() + sys.version.encode()).hexdigest()
 
 
 def python(

@@ -113,6 +113,7 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
 def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Iterable[str]:
     from recovery.plan.actions import action_words
     from recovery.printable import printable
+    from recovery.quantity import count_text, exact_bytes_text
 
     looked = (
         "next to it and inside it; a recovery with --quarantine-dir needs the same option here"
@@ -129,8 +130,8 @@ def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Itera
             yield printable(f"{undoing.log_dir}: nothing to take back (looked {looked})")
             continue
         yield printable(
-            f"{undoing.log_dir}: run {undoing.run}, {len(undoing.partitions)} partitions, "
-            f"{undoing.restored_bytes} bytes restored"
+            f"{undoing.log_dir}: run {undoing.run}, {count_text(len(undoing.partitions), 'partition')}, "
+            f"{exact_bytes_text(undoing.restored_bytes)} restored"
         )
         yield from (printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions)
         yield from (printable(f"  {moved}: moved back") for moved in undoing.moved_back)

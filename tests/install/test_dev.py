@@ -29,12 +29,15 @@ def test_the_demonstration_recovers_and_finds_nothing_left(
 ) -> None:
     # In the environment that there is: another one would be made for a checkout that has none.
     monkeypatch.setattr(dev, "ENVIRONMENT", Path(sys.prefix))
-    monkeypatch.setattr(dev, "make_environment", lambda: True)
-    assert dev.main(["demo"]) == 0
+    monkeypatch.setattr(dev, "make_environment", lambda **_: True)
+    assert dev.main(["demo", "--bytes", "64MiB"]) == 0
     said = capfd.readouterr()
     first, second = said.out.split("Once more: there is nothing left to do.")
     assert re.search(r"^29 recovered ", first, re.MULTILINE)
     assert re.search(r"^29 unchanged, in ", second, re.MULTILINE)
+    assert re.search(r"^2\. 64 MiB of logs are made here", second, re.MULTILINE)
+    assert len(re.findall(r"^CUT .*/bench-\d: offsets \d+ to \d+", second, re.MULTILINE)) == 1
+    assert re.search(r"^/.*/d1: run .*, 4 partitions, .* restored$", second, re.MULTILINE)
     assert "Traceback" not in said.err
 
 
@@ -72,7 +75,7 @@ def test_what_the_machine_lacks_is_said_before_the_tests(
         begun.append(arguments[1])
         return subprocess.CompletedProcess(arguments, 0)
 
-    monkeypatch.setattr(dev, "make_environment", lambda: True)
+    monkeypatch.setattr(dev, "make_environment", lambda **_: True)
     monkeypatch.setattr(dev, "python", noted)
     assert dev.main(["test"]) == 0
     assert begun == ["tests.servers.machine", "pytest"]
