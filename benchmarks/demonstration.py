@@ -66,7 +66,9 @@ def _worth_watching(folder: Path, size_bytes: int) -> bool:
     log_dirs = ",".join(map(str, made.log_dirs))
     print("What is damaged? This changes nothing.\n")
     is_found = _run("verify", "--log-dirs", log_dirs) == 2
-    print("\nWhat a broker would cut is cut, and kept; exit code 2 says so. It is slowed down, for you to watch.\n")
+    print(
+        "\nWhat a broker would cut is cut, and kept; exit code 2 says so. It is slowed down, for you to watch.\n"
+    )
     is_cut = _run("recover", "--log-dirs", log_dirs, "--max-bytes-per-second", "400M") == 2
     print("\nWhat was cut lies in quarantine.\n")
     is_listed = _run("quarantine", "list", "--log-dirs", log_dirs) == 0
