@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from recovery.version import VERSION
+
 if TYPE_CHECKING:
     from recovery.check.api import verify as verify
     from recovery.check.options import VerifyOptions as VerifyOptions
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from recovery.forecast.api import estimate as estimate
     from recovery.forecast.options import EstimateOptions as EstimateOptions
     from recovery.forecast.report import EstimateReport as EstimateReport
+
+__version__ = VERSION
 
 _PLACES = {
     "describe_log_dirs": "recovery.describe.api",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib.util
 import os
 import sys
+
+from recovery.errors import UsageError
 
 _NEW_OBJECTS_A_COLLECTION = 50_000
 """By default Python looks for cycles after every 700 new objects. Nearly all objects of a start and a run stay, and
@@ -25,6 +28,23 @@ def search_path() -> list[str]:
 def own_folder() -> str:
     """Return the folder that this package is in."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def refuse_foreign_packages() -> None:
+    """Make sure that the packages of this project are its own: their names are short, and others may have them, too.
+
+    Raises:
+        UsageError: another package with such a name stands before ours.
+    """
+    for name in ("native", "segfmt"):
+        spec = importlib.util.find_spec(name)
+        found = None if spec is None or spec.origin is None else os.path.dirname(os.path.dirname(spec.origin))
+        if found is None or os.path.realpath(found) != os.path.realpath(own_folder()):
+            place = "none" if spec is None else spec.origin or "a folder without an __init__.py"
+            raise UsageError(
+                f"the package {name} that Python finds is not that of kafka-log-recovery: {place}. Remedy: install "
+                "kafka-log-recovery in an environment of its own"
+            )
 
 
 def prepare_process() -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of
 from recovery.errors import UsageError
+from recovery.printable import printable
 
 if TYPE_CHECKING:
     from recovery.saved.report import LogDirListing, QuarantineListing
@@ -72,7 +75,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="runs that began longer ago: 30d, 12h, 90m, 2w, 45s",
     )
     which.add_argument("--run", metavar="NAME", dest="run_name", help="the run of this name, as list has it")
-    which.add_argument("--all", action="store_true", help="all runs")
+    which.add_argument("--all", action="store_true", help="all runs; on a terminal it asks first")
+    purging.add_argument("-y", "--yes", action="store_true", help="do not ask")
     purging.add_argument(
         "-n", "--dry-run", action="store_true", help="change nothing, list what would be removed"
     )
@@ -114,12 +118,30 @@ def run_purge(arguments: argparse.Namespace) -> int:
     log_dirs, quarantine_dir = _paths(arguments)
     for log_dir in log_dirs:
         _refuse_missing(log_dir, quarantine_dir)
+    if arguments.all and not (arguments.yes or arguments.dry_run):
+        _ask_for_all(log_dirs)
     purged = purge(log_dirs, quarantine_dir, is_chosen, dry_run=arguments.dry_run)
     if arguments.run_name is not None and not any(log_dir_purge.runs for log_dir_purge in purged):
         raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
     report = PurgeReport(dry_run=arguments.dry_run, log_dirs=purged)
     print_result(report.to_json() if arguments.format == "json" else report.to_text())
     return report.exit_code
+
+
+def _ask_for_all(log_dirs: Sequence[str]) -> None:
+    """Let somebody at a terminal think again: what a purge removes is nowhere else.
+
+    Raises:
+        UsageError: the answer is not yes.
+    """
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    sys.stderr.write(
+        f"All that recoveries have kept of {', '.join(map(printable, log_dirs))} will be gone. Go on? [y/N] "
+    )
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was removed. Remedy: answer y, or give --yes")
 
 
 def _listing(arguments: argparse.Namespace) -> QuarantineListing:

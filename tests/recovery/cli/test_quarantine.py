@@ -20,6 +20,7 @@ from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.read import file_system
 from recovery.saved import purge
 from recovery.saved import runs as quarantine_runs
+from tests import ROOT
 from tests.logs.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
 from tests.logs.samples import unpack
 from tests.recovery.saved.test_purge import begin_run
@@ -428,3 +429,34 @@ class TestUsage:
         log_dir.rename(log_dir.with_name("away"))
         assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 0
         assert not runs[0].root.exists()
+
+    @pytest.mark.parametrize(("answer", "is_gone"), [("y", True), ("n", False), ("", False)])
+    def test_all_is_asked_for_on_a_terminal(
+        self, answer: str, is_gone: bool, runs: list[RunBuilder], log_dir: Path
+    ) -> None:
+        terminal, ours = os.openpty()
+        command = [
+            sys.executable,
+            "-m",
+            "recovery",
+            "quarantine",
+            "purge",
+            "--all",
+            "--log-dirs",
+            str(log_dir),
+        ]
+        with subprocess.Popen(
+            command, cwd=ROOT, stdin=ours, stderr=ours, stdout=subprocess.PIPE, text=True
+        ) as process:
+            asked = b""
+            while b"[y/N] " not in asked:
+                asked += os.read(terminal, 4096)
+            os.write(terminal, f"{answer}\n".encode())
+            process.communicate(timeout=60)
+        os.close(terminal)
+        os.close(ours)
+        assert process.returncode == (0 if is_gone else 1)
+        assert runs[0].root.exists() != is_gone
+        if not is_gone:
+            assert run("quarantine", "purge", "--all", "--yes", "--log-dirs", log_dir).exit_code == 0
+            assert not runs[0].root.exists()
