@@ -156,10 +156,19 @@ def _lost_offsets(cuts: Sequence[Cut]) -> int:
 
 def _notes(report: RecoveryReport, most: int | None, *, with_info: bool) -> Iterator[str]:
     """Yield what the operator should know although nothing is lost: once, however many logs it is about."""
-    noted = [(text, one) for one in report.partitions for text in one.warnings]
-    for text, pairs in groupby(sorted(noted, key=lambda pair: pair[0]), key=lambda pair: pair[0]):
-        logs = [one for _, one in pairs]
-        yield f"NOTE {_path(logs[0]) if len(logs) == 1 else f'{len(logs):,} logs ({_named(logs, most)})'}: {text}"
+    logs_of: dict[str, list[PartitionReport]] = {}
+    for one in report.partitions:
+        for text in one.warnings:
+            logs_of.setdefault(text, []).append(one)
+    shared = {text: logs for text, logs in logs_of.items() if len(logs) > 1}
+    for text, logs in shared.items():
+        yield f"NOTE {len(logs):,} logs ({_named(logs, most)}): {text}"
+    for one in report.partitions:
+        own = [text for text in one.warnings if text not in shared]
+        shown = own if most is None else own[:_MOST_NAMED]
+        yield from (f"NOTE {_path(one)}: {text}" for text in shown)
+        if len(own) > len(shown):
+            yield f"NOTE {_path(one)}: {len(own) - len(shown):,} more like these (--format json has them)"
     for log_dir in report.log_dirs:
         for note in log_dir.all_notes:
             if with_info or note.level != "info":

@@ -240,6 +240,16 @@ def test_what_is_the_same_in_many_logs_is_one_line() -> None:
     assert "/d1/r-22" in report(log_dir(*many)).to_text(EACH_PARTITION)
 
 
+def test_many_notes_on_one_log_are_counted() -> None:
+    noisy = partition("n-0", "recovered", warnings=tuple(f"producer {number} is open" for number in range(9)))
+    lines = report(log_dir(noisy)).to_text().splitlines()
+    assert lines[:4] == [
+        *(f"NOTE /d1/n-0: producer {number} is open" for number in range(3)),
+        "NOTE /d1/n-0: 6 more like these (--format json has them)",
+    ]
+    assert report(log_dir(noisy)).to_text(EACH_PARTITION).count("is open") == 9
+
+
 def test_what_is_too_long_for_a_screen_is_counted() -> None:
     many = [partition(f"t-{number}", "truncated", cuts=(TAIL,), holes=(HOLE,)) for number in range(50)]
     text = report(log_dir(*many)).to_text()
