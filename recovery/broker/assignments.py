@@ -8,7 +8,7 @@ Kafka: TopicDelta, PartitionRegistration.merge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -55,9 +55,15 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignments:
-    """The partitions of a cluster, by the id of their topic and their number."""
+    """The partitions of a cluster.
+
+    Attributes:
+        of_partitions: by the id of their topic and their number.
+        numbers: of the partitions of each topic, by its id.
+    """
 
     of_partitions: Mapping[tuple[UUID, int], Assignment] = field(default_factory=dict)
+    numbers: Mapping[UUID, Set[int]] = field(default_factory=dict)
 
     def of(self, topic_id: UUID, partition: int) -> Assignment | None:
         """Return the assignment of a partition, None if the cluster has none of that number."""
@@ -89,13 +95,13 @@ def read_assignments(
             state.replay(batch.records[max(0, checkpoint_end_offset - batch.base_offset) :])
         if part.damage is not None:
             break
-    return Assignments(of_partitions=state.partitions)
+    return Assignments(of_partitions=state.partitions, numbers=state.numbers)
 
 
 class _State:
     def __init__(self) -> None:
         self.partitions: dict[tuple[UUID, int], Assignment] = {}
-        self._numbers: dict[UUID, set[int]] = {}
+        self.numbers: dict[UUID, set[int]] = {}
         self._pending: list[MetadataRecord] | None = None  # of an open transaction
 
     def replay(self, records: Iterable[MetadataRecord]) -> None:
@@ -116,7 +122,7 @@ class _State:
     def _apply(self, record: MetadataRecord) -> None:
         match record:
             case PartitionRecord():
-                self._numbers.setdefault(record.topic_id, set()).add(record.partition)
+                self.numbers.setdefault(record.topic_id, set()).add(record.partition)
                 self.partitions[record.topic_id, record.partition] = Assignment(
                     replicas=record.replicas,
                     in_sync=record.in_sync,
@@ -126,7 +132,7 @@ class _State:
             case PartitionChangeRecord():
                 self._change(record)
             case RemoveTopicRecord(topic_id=topic_id):
-                for number in self._numbers.pop(topic_id, ()):
+                for number in self.numbers.pop(topic_id, ()):
                     del self.partitions[topic_id, number]
 
     def _change(self, record: PartitionChangeRecord) -> None:

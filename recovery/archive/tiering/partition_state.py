@@ -11,13 +11,15 @@ from uuid import UUID
 from recovery.archive.inventory.log_starts import local_partition
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.plain_layout import PlainLayout
+from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.replicas import Replica
+from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
 from recovery.broker.log_retention import LogRetention
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
-from segfmt.remote_log_metadata import RemoteSegmentState
+from segfmt.remote_log_metadata import TOPIC, RemoteSegmentState
 
 _OF_ONE_MOMENT = "Remedy: copy the log dir while its broker is down"
 _REMEDY = "Remedy: give the log dirs of all brokers with --metadata"
@@ -88,7 +90,43 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
     ), ""
 
 
-def why_it_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> str:
+def told_end(replica: Replica, where: PartitionPrefix, copy: LogDirCopy) -> ToldEnd | None:
+    """Return how far the log must reach by what lies beside it, None if nothing tells.
+
+    Beside a broker at work it has to be asked before the log is read.
+
+    Args:
+        replica: of the partition.
+        where: the partition.
+        copy: the checkpoints of the replica's log dir.
+    """
+    return max(
+        (
+            *ends_by_checkpoints(replica.store, copy, where.topic, where.partition),
+            *ends_by_files(replica.store, replica.store.list_level(replica.prefix).objects),
+        ),
+        default=None,
+    )
+
+
+def why_bounds_are_unknown(log: TieredLog, replica: Replica, told: ToldEnd | None) -> str:
+    """Return why *log*, as it was read from *replica*, does not begin or end where it seems to; else empty."""
+    first = log.segments[0].base_offset
+    if replica.log_start_offset is None and first > 0:
+        return (
+            f"{replica.store.url}/{LOG_START_OFFSET_CHECKPOINT}: it has no line for this log, whose first segment "
+            f"begins at {first}: where the log begins is not known. {_OF_ONE_MOMENT}"
+        )
+    if told is not None and told.end_offset > log.log_end_offset:
+        return (
+            f"{replica.store.url}/{replica.prefix.rstrip('/')}: the log ends at {log.log_end_offset}, and "
+            f"{told.witness} tells of offset {told.end_offset - 1}: its end is missing. Remedy: recover the "
+            "log dir, or copy it whole while its broker is down"
+        )
+    return ""
+
+
+def why_log_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> str:
     """Return why *log*, of the replica at *place*, cannot be the leader's: more than it has was copied; else empty.
 
     Segments of epochs that the log has no more, because an unclean election has cut them off, tell nothing.
@@ -110,6 +148,23 @@ def why_it_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> str:
     if highest is not None and highest >= log.log_end_offset:
         return f"{place}: it ends at offset {log.log_end_offset}, and offset {highest} was copied. {_REMEDY}"
     return ""
+
+
+def why_cache_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> str:
+    """Return why *cache* cannot be all that was copied; else empty.
+
+    A broker deletes a local segment only when it was copied, so what lies between the start of the log and its first
+    local segment has been copied, and nothing in *cache* says so.
+    """
+    known = (cache.highest_offset(line.epoch) for line in log.epochs)
+    highest = max((offset for offset in known if offset is not None), default=-1)
+    first = log.segments[0].base_offset
+    if first <= max(highest + 1, log.log_start_offset):
+        return ""
+    return (
+        f"{place}: its first local segment begins at {first}, and the records of {TOPIC} end with the copy of offset "
+        f"{highest}: they are older than the log, or not all were copied. {_REMEDY}, copied at one moment"
+    )
 
 
 def _end(replica: Replica, active: ArchivedSegment) -> int | None:

@@ -16,6 +16,7 @@ from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.archive_survey import ArchiveSurvey
 from recovery.archive.tiering.figures import figures_of, sum_of
+from recovery.archive.tiering.metadata_log import refuse_several_clusters
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.report import TieredPartition, TieredTopic, TieringReport
 from recovery.archive.tiering.retention_report import RetentionReport, retained
@@ -112,6 +113,7 @@ def _now_ms(options: TieringOptions) -> int:
 def _opened(options: TieringOptions) -> Iterator[tuple[list[Store], RemoteMetadata, TieringSurvey]]:
     """Give the log dirs, what the metadata topic in them says, and the way through their partitions."""
     stores: list[Store] = [open_store(url) for url in options.metadata]
+    refuse_several_clusters(stores)
     with read_remote_metadata(stores) as metadata:
         refuse_nothing(stores, metadata)
         yield stores, metadata, TieringSurvey(stores, metadata, options)

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from uuid import UUID
 
-from recovery.archive.remote.copied_settings import read_copied_metadata
+from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.remote.remote_metadata import RemoteMetadata
 from recovery.archive.remote.replicas import Replica, Replicas
 from recovery.archive.remote_size import held_size
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.archive.tiering.absent_brokers import AbsentBrokers
+from recovery.archive.tiering.metadata_log import read_metadata_log
 from recovery.archive.tiering.options import TieringOptions
-from recovery.archive.tiering.partition_state import PartitionState, read_tiered_log, why_it_is_behind
-from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.archive.tiering.partition_state import (
+    PartitionState,
+    read_tiered_log,
+    told_end,
+    why_bounds_are_unknown,
+    why_cache_is_behind,
+    why_log_is_behind,
+)
 from recovery.broker.config import NEVER_TIERED_TOPICS, BrokerConfig, misspelled
 from recovery.broker.log_retention import LogRetention, retention_of
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.errors import UsageError
 from recovery.quantity import bytes_text, count_text
-from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import TOPIC, RemotePartition, metadata_partition
 
@@ -44,10 +50,13 @@ class TieringSurvey:
         self._stores = stores
         self._metadata = metadata
         self._replicas = Replicas(stores)
+        self._copies = {store.url: read_log_dir_copy(store, store.list_level("").objects) for store in stores}
         self._is_chosen = options.choice()
         self.warnings: list[str] = [*options.config_notes, *misspelled(options.config)]
-        self._cluster, with_metadata_log = self._read_cluster()
-        self._absent = AbsentBrokers(stores, with_metadata_log)
+        self._metadata_log = read_metadata_log(stores)
+        self.warnings += self._metadata_log.warnings
+        self._cluster = self._metadata_log.cluster
+        self._absent = AbsentBrokers(stores, self._metadata_log.assignments)
         self._topic_ids = frozenset(() if self._cluster is None else self._cluster.topic_ids.values())
         self._configs = TopicConfigs(
             broker=BrokerConfig.from_layers((Layer("the broker's properties", options.config),)),
@@ -67,21 +76,52 @@ class TieringSurvey:
             where = _where(owner.topic, owner.partition, owner.topic_id)
             if self._is_chosen(where):
                 state = self._state(owner, where, self._replicas.of(where))
-                if state.log is not None or state.cache is None or state.cache.segments:
+                is_something = state.log is not None or state.cache is None or state.cache.segments
+                if is_something or self._is_of_cluster(owner.topic_id, owner.partition):
                     yield self._noted(state)
         for topic, partition in self._replicas.folders():
             where = _where(topic, partition, None)
             replica = self._replicas.of(where)
-            if replica is None or (replica.topic_id, partition) in seen or not self._is_tiered(topic):
+            if replica is None or (replica.topic_id, partition) in seen:
                 continue
+            if not (self._is_tiered(topic) or self._looks_tiered(replica, where)):
+                continue
+            seen.add((replica.topic_id, partition))
             if self._is_chosen(where):
                 owner = RemotePartition(topic=topic, topic_id=replica.topic_id, partition=partition)
                 yield self._noted(self._state(owner, where, replica))
+        yield from self._without_trace(seen)
         self._is_chosen.refuse_missing(", ".join(store.url for store in self._stores))
         topics = {owner.topic for owner in self._metadata.partitions()}
         topics |= {topic for topic, _ in self._replicas.folders()}
         self.warnings += self._absent.warnings()
         self.warnings += without_effect(self._configs.overrides, topics)
+
+    def _without_trace(self, seen: Set[tuple[UUID, int]]) -> Iterator[PartitionState]:
+        """Yield the tiered partitions that the cluster has, and of which nothing else was found."""
+        for topic, topic_id in () if self._cluster is None else self._cluster.topic_ids.items():
+            numbers = self._metadata_log.assignments.numbers.get(topic_id, frozenset())
+            absent = sorted(number for number in numbers if (topic_id, number) not in seen)
+            if not absent or not self._is_tiered(topic):
+                continue
+            for partition in absent:
+                where = _where(topic, partition, topic_id)
+                if self._is_chosen(where):
+                    owner = RemotePartition(topic=topic, topic_id=topic_id, partition=partition)
+                    yield self._noted(self._state(owner, where, None))
+
+    def _is_of_cluster(self, topic_id: UUID, partition: int) -> bool:
+        return self._metadata_log.assignments.of(topic_id, partition) is not None
+
+    def _looks_tiered(self, replica: Replica, where: PartitionPrefix) -> bool:
+        """Return whether a log of a topic whose settings are not known begins before its first local segment.
+
+        Only tiered logs do.
+        """
+        if replica.log_start_offset is None or self._retention(where.topic) is not None:
+            return False
+        first = self._replicas.local_start(where)
+        return first is not None and replica.log_start_offset < first
 
     def _state(
         self, owner: RemotePartition, where: PartitionPrefix, replica: Replica | None
@@ -98,13 +138,22 @@ class TieringSurvey:
         is_deleted = replica is None and self._is_deleted(owner)
         log, why = None, "" if is_deleted else f"no replica was found. {_REMEDY}"
         if replica is not None:
+            told = told_end(replica, where, self._copies[replica.store.url])
             log, why = read_tiered_log(replica, where)
+            if log is not None:
+                why = why_bounds_are_unknown(log, replica, told)
+                log = None if why else log
+        retention = None if is_deleted else self._retention(owner.topic)
         if log is not None and cache is not None and replica is not None:
-            why = why_it_is_behind(log, cache, f"{replica.store.url}/{replica.prefix.rstrip('/')}")
-            log = None if why else log
+            place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
+            is_copied = retention is None or not retention.is_copy_disabled
+            if why := why_log_is_behind(log, cache, place):
+                log = None
+            elif is_copied and (behind := why_cache_is_behind(log, cache, place)):
+                cache = None
+                unknown.append(f"its remote segments: {behind}")
         if why:
             unknown.append(f"its local part: {why}")
-        retention = None if is_deleted else self._retention(owner.topic)
         if retention is None and not is_deleted:
             unknown.append("its retention: no metadata log was found. Remedy: give --topic-config")
         return PartitionState(
@@ -143,11 +192,11 @@ class TieringSurvey:
         if self._metadata.knows(owner.topic_id, owner.partition):
             return ""
         found = set(self._metadata.sources)
-        number = metadata_partition(owner, max(found, default=0) + 1)
-        # How many partitions the topic has is known by its last one alone, and only if all up to it are there.
-        if found and found == set(range(max(found) + 1)) and number in found:
-            return ""
-        return f"not all partitions of {TOPIC} were found. {_REMEDY}"
+        count = self._metadata_log.partition_count(TOPIC)
+        if count is None:
+            return f"how many partitions {TOPIC} has is not known without a metadata log. {_REMEDY}"
+        number = metadata_partition(owner, count)
+        return "" if number in found else f"{TOPIC}-{number}, which tells of them, was not found. {_REMEDY}"
 
     def _retention(self, topic: str) -> LogRetention | None:
         if self._cluster is None and topic not in self._configs.overrides:
@@ -157,19 +206,6 @@ class TieringSurvey:
     def _is_tiered(self, topic: str) -> bool:
         retention = self._retention(topic)
         return retention is not None and retention.is_tiered and topic not in NEVER_TIERED_TOPICS
-
-    def _read_cluster(self) -> tuple[ClusterMetadata | None, Store | None]:
-        """Return the metadata log that reaches furthest, and the log dir that has it."""
-        found: list[tuple[ClusterMetadata, Store]] = []
-        for store in self._stores:
-            try:
-                metadata = read_copied_metadata(store)
-            except (FormatError, OSError) as error:
-                self.warnings.append(f"{store.url}: {error}: the metadata log in it is not used")
-                continue
-            if metadata is not None:
-                found.append((metadata, store))
-        return max(found, key=lambda one: one[0].end_offset, default=(None, None))
 
 
 def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:

@@ -29,8 +29,14 @@ from segfmt.checkpoint import (
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
 )
-from segfmt.kafka_uuid import format_uuid
-from segfmt.remote_log_metadata import RemotePartition, RemoteSegment, encode_remote_log_metadata
+from segfmt.kafka_uuid import format_uuid, read_uuid
+from segfmt.remote_log_metadata import (
+    TOPIC,
+    RemotePartition,
+    RemoteSegment,
+    encode_remote_log_metadata,
+    metadata_partition,
+)
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.logs.metadata_topic import metadata_batch
 from tests.logs.remote_logs import SimulatedLog
@@ -256,6 +262,17 @@ def one_of(log_dirs: list[Path], topic: str, partition: int = 0) -> tuple[Tierin
     return report, found
 
 
+def forget_end(folder: Path) -> None:
+    """Remove what tells how far the log of a partition's folder reached, beside the log itself."""
+    for path in (*folder.glob("*.snapshot"), max(folder.glob("*.index")), max(folder.glob("*.timeindex"))):
+        path.unlink()
+    topic, _, number = folder.name.rpartition("-")
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        told = read_offset_checkpoint((folder.parent / name).read_bytes())
+        told.pop((topic, int(number)), None)
+        (folder.parent / name).write_bytes(encode_offset_checkpoint(told))
+
+
 def test_a_replica_that_is_behind_what_was_copied_tells_nothing(
     archive: TieredArchive, tmp_path: Path
 ) -> None:
@@ -266,12 +283,16 @@ def test_a_replica_that_is_behind_what_was_copied_tells_nothing(
     assert len(list(folder.glob("*.log"))) == 2
     log.write_bytes(b"")  # it ends right where the copies end: it may be the leader
     report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, one.figures.log_end_offset) == (4, None)
+    assert "the log ends at 405, and " in report.warnings[0]
+    assert "its end is missing. Remedy: recover the log dir" in report.warnings[0]
+    forget_end(folder)
+    report, one = one_of(log_dirs, "plain")
     assert (report.exit_code, one.figures.log_end_offset) == (0, 405)
     log.unlink()
     before = max(folder.glob("*.log"))
     before.write_bytes(before.read_bytes()[: before.stat().st_size // 2])
-    for suffix in (".index", ".timeindex"):
-        before.with_suffix(suffix).unlink()
+    forget_end(folder)
     report, one = one_of(log_dirs, "plain")
     assert report.exit_code == 4
     assert one.figures.local_only_bytes is one.figures.remote_copy_lag_bytes is None
@@ -310,6 +331,113 @@ def test_a_log_that_begins_after_its_end_was_not_copied_at_one_moment(
         "the log begins at 436, and ends at 435. Remedy: copy the log dir while its broker is down"
         in (report.warnings[0])
     )
+
+
+def test_a_log_without_a_line_of_its_start_has_none_that_is_known(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    folder = folder_of(log_dirs, "plain-0")
+    assert min(int(log.stem) for log in folder.glob("*.log")) > 0
+    checkpoint = folder.parent / "log-start-offset-checkpoint"
+    starts = read_offset_checkpoint(checkpoint.read_bytes())
+    del starts["plain", 0]
+    checkpoint.write_bytes(encode_offset_checkpoint(starts))
+    report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, one.figures.log_start_offset) == (4, None)
+    assert "where the log begins is not known" in report.warnings[0]
+
+
+def without(log_dirs: list[Path], name: str) -> None:
+    for path in log_dirs:
+        shutil.rmtree(path / name, ignore_errors=True)
+
+
+def metadata_partition_of(archive: TieredArchive, topic: str, partition: int = 0) -> int:
+    """Which partition of the metadata topic tells of *topic*."""
+    _, one = one_of(list(archive.log_dirs), topic, partition)
+    topic_id = read_uuid(one.topic_id)
+    count = len({folder.name for path in archive.log_dirs for folder in path.glob(f"{TOPIC}-*")})
+    return metadata_partition(RemotePartition(topic=topic, topic_id=topic_id, partition=partition), count)
+
+
+def test_the_last_partition_of_the_metadata_topic_is_missed_too(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    count = len({folder.name for path in archive.log_dirs for folder in path.glob(f"{TOPIC}-*")})
+    tiered = [
+        (one.topic, one.partition)
+        for one in measure_tiering(TieringOptions(metadata=tuple(map(str, archive.log_dirs)))).partitions
+    ]
+    told_by_last = [one for one in tiered if metadata_partition_of(archive, *one) == count - 1]
+    assert told_by_last
+    log_dirs = copied(archive, tmp_path)
+    without(log_dirs, f"{TOPIC}-{count - 1}")
+    report = measure_tiering(TieringOptions(metadata=tuple(map(str, log_dirs))))
+    assert report.exit_code == 4
+    found = {(one.topic, one.partition): one.figures for one in report.partitions}
+    for owner in told_by_last:
+        assert found[owner].remote_log_size_bytes is found[owner].copy_requests is None
+    assert any(f"{TOPIC}-{count - 1}, which tells of them, was not found" in text for text in report.warnings)
+
+
+def test_a_metadata_topic_that_is_older_than_the_log_hides_what_was_copied(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    number = metadata_partition_of(archive, "plain")
+    for folder in (path / f"{TOPIC}-{number}" for path in log_dirs):
+        if folder.is_dir():  # as it was before anything was copied
+            forget_end(folder)
+            shutil.rmtree(folder)
+            folder.mkdir()
+            (folder / f"{0:020}.log").touch()
+    report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, one.figures.remote_log_size_bytes) == (4, None)
+    assert any("they are older than the log, or not all were copied" in text for text in report.warnings)
+
+
+def test_partitions_that_the_cluster_alone_knows_are_in_no_sum(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    number = metadata_partition_of(archive, "plain")
+    without(log_dirs, "plain-0")
+    without(log_dirs, f"{TOPIC}-{number}")
+    report = measure_tiering(TieringOptions(metadata=tuple(map(str, log_dirs)), topics=("plain",)))
+    assert report.exit_code == 4
+    (absent,) = (one for one in report.partitions if one.partition == 0)
+    assert absent.figures.log_end_offset is absent.figures.remote_log_size_bytes is None
+    (plain,) = report.topics
+    assert plain.figures.remote_log_size_bytes is plain.figures.local_only_bytes is None
+
+
+def test_a_metadata_log_without_its_end_is_not_used(archive: TieredArchive, tmp_path: Path) -> None:
+    log_dirs = copied(archive, tmp_path)
+    folder = folder_of(log_dirs, "__cluster_metadata-0")
+    (folder / f"{10**9:020}.snapshot").touch()
+    report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, one.figures.remote_delete_lag_bytes) == (4, None)
+    assert any("the metadata log in it is not used. Remedy: " in text for text in report.warnings)
+
+
+def test_without_a_metadata_log_tiered_logs_are_named_all_the_same(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    log_dirs = copied(archive, tmp_path)
+    without(log_dirs, "__cluster_metadata-0")
+    without(log_dirs, f"{TOPIC}-{metadata_partition_of(archive, 'plain')}")
+    report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, one.figures.remote_log_size_bytes) == (4, None)
+    assert any("is not known without a metadata log" in text for text in report.warnings)
+
+
+def test_log_dirs_of_two_clusters_are_refused(archive: TieredArchive, tmp_path: Path) -> None:
+    log_dirs = copied(archive, tmp_path)
+    properties = log_dirs[1] / "meta.properties"
+    properties.write_text(re.sub("cluster.id=.*", "cluster.id=another", properties.read_text()))
+    with pytest.raises(UsageError, match=r"is of cluster another\. Remedy: give the log dirs of one cluster"):
+        measure_tiering(TieringOptions(metadata=tuple(map(str, log_dirs))))
 
 
 def add_deleted_topic(log_dirs: list[Path], topic: str) -> tuple[UUID, int]:
