@@ -1,4 +1,4 @@
-"""The report of a run for people: problems first, then what went well in one line, and what a broker will do.
+"""The report of a run for people: problems first, then what became of all logs, and what a broker will do.
 
 What is the same in many logs is one line with their number, and what is too long for a screen is counted.
 """
@@ -37,7 +37,7 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
     if verbosity >= EACH_PARTITION:
         for log_dir in report.log_dirs:
             yield from _log_dir_lines(log_dir, with_actions=verbosity >= EACH_ACTION)
-    yield _what_went_well(report)
+    yield from _what_became_of_all(report)
     yield from _what_brokers_do(report)
     yield f"{'planned' if report.dry_run else 'done'} {report.release}"
     if verbosity >= EACH_PARTITION and report.phases:
@@ -240,30 +240,46 @@ def _phase_text(phase: PhaseTime) -> str:
     return f"{phase.phase} {phase.thread_ms / 1000:.1f} s (CPU {phase.cpu_ms / 1000:.1f} s)"
 
 
-# -- what went well, and what comes next ---------------------------------------------------------------------------
+# -- what became of all, and what comes next -------------------------------------------------------------------------
 
 
-def _what_went_well(report: RecoveryReport) -> str:
-    parts = []
-    for status in ("recovered", "unchanged"):
-        ones = [one for one in report.partitions if one.status == status and not one.holes]
-        if ones:
-            read_bytes = sum(one.scanned_bytes for one in ones)
-            parts.append(
-                f"{len(ones):,} {status}" + (f" ({bytes_text(read_bytes)} read)" if read_bytes else "")
-            )
+def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
+    """Yield how many logs ended in each way, and what was cut of all of them."""
+    parts = [*_counts(report)]
     pending = sum(one.pending_deletion_bytes for one in report.partitions)
     if pending:
         count = sum(one.pending_deletion_count for one in report.partitions)
         parts.append(f"{count_text(count, '.deleted file')} ({bytes_text(pending)}) gone")
     if not report.partitions:
-        parts = [
-            "no log was found"
-            if report.signal_exit_code is None
-            else "interrupted before any log was recovered"
-        ]
+        is_interrupted = report.signal_exit_code is not None
+        parts = ["interrupted before any log was recovered" if is_interrupted else "no log was found"]
     ended = "; dry run, nothing was changed" if report.dry_run else ""
-    return f"{', '.join(parts) or 'no log went well'}, in {report.duration_ms / 1000:.1f} s{ended}"
+    yield f"{', '.join(parts)}, in {report.duration_ms / 1000:.1f} s{ended}"
+    if cuts := [cut for one in report.partitions for cut in one.losses]:
+        yield f"{_cut_word(report)}: {_total(cuts)}"
+
+
+def _cut_word(report: RecoveryReport) -> str:
+    return "to be cut" if report.dry_run else "cut"
+
+
+def _total(cuts: Sequence[Cut]) -> str:
+    """Return what all *cuts* come to; records are counted only where the offsets of all are known."""
+    size_bytes = sum(cut.size_bytes for cut in cuts)
+    if all(0 <= cut.first_offset <= cut.last_offset for cut in cuts):
+        return f"at most {count_text(_lost_offsets(cuts), 'record')}, {exact_bytes_text(size_bytes)}"
+    return _amount(size_bytes, sum(cut.batch_count for cut in cuts))
+
+
+def _counts(report: RecoveryReport) -> Iterator[str]:
+    """Yield how many logs ended in each way, and of those that are sound what was read."""
+    words = {"recovered": "recovered", "unchanged": "unchanged", "truncated": _cut_word(report)}
+    for status, word in (words | {"refused": "refused", "failed": "failed"}).items():
+        ones = [one for one in report.partitions if one.status == status]
+        is_sound = status in ("recovered", "unchanged")
+        read_bytes = sum(one.scanned_bytes for one in ones) if is_sound else 0
+        if ones:
+            yield f"{len(ones):,} {word}" + (f" ({bytes_text(read_bytes)} read)" if read_bytes else "")
 
 
 def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:

@@ -117,7 +117,8 @@ CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches
     00000000000000000060.log, the whole segment: 500 bytes, 3 batches: after the cut in 00000000000000000040.log
     kept in /d1.quarantine/1
 NOTE /d1/t-0: something to know
-1 recovered, 1 unchanged, in 1.5 s
+1 recovered, 1 unchanged, 1 cut, 1 refused, in 1.5 s
+cut: 734 bytes, 5 batches
 /d1: no clean-shutdown marker: a broker will check this dir
 /d2: a broker will skip recovery here
 done for a broker of Kafka 4.3 (--release 4.3)
@@ -139,7 +140,7 @@ EACH_ACTION = """\
   write recovery-point-offset-checkpoint
 /d2: 0 logs
 /d3: 0 logs
-1 recovered, 1 unchanged, in 1.5 s"""
+1 recovered, 1 unchanged, 1 cut, 1 refused, in 1.5 s"""
 
 JSON_PARTITION = {
     "partition": "t-0",
@@ -204,7 +205,8 @@ def test_each_partition_and_each_action() -> None:
 def test_a_dry_run_says_so() -> None:
     text = report(log_dir(TRUNCATED, quarantine="/d1.quarantine/1"), dry_run=True).to_text().splitlines()
     assert text[0] == "TO BE CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches"
-    assert "no log went well, in 1.5 s; dry run, nothing was changed" in text
+    assert "1 to be cut, in 1.5 s; dry run, nothing was changed" in text
+    assert "to be cut: 734 bytes, 5 batches" in text
     assert text[-1] == "planned for a broker of Kafka 4.3 (--release 4.3)"
 
 
@@ -219,7 +221,8 @@ def test_two_thousand_sound_logs_and_three_problems_are_a_screen() -> None:
         "CUT /d1/z-0: offsets 51 to 5000 (at most 4,950 records), 234 bytes, 2 batches"
     )
     assert lines[3].startswith("CUT /d1/a-0: offsets 51 to 59 (at most 9 records)")
-    assert "1,997 recovered (11.7 GiB read), in 1.5 s" in lines
+    assert "1,997 recovered (11.7 GiB read), 2 cut, 1 refused, in 1.5 s" in lines
+    assert "cut: at most 4,959 records, 468 bytes" in lines
     assert len(lines) < 24
 
 
