@@ -51,6 +51,8 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
 def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
     for log_dir in report.log_dirs:
         yield from _log_dir_problems(log_dir, "TO BE REPAIRED" if report.dry_run else "REPAIRED")
+    if _is_kept_open_by_choice(report):
+        yield from _not_chosen(report)
     for status in ("failed", "refused"):
         yield from _left_alone([one for one in report.partitions if one.status == status], most)
     cut = [one for one in report.partitions if one.losses]
@@ -284,9 +286,8 @@ def _counts(report: RecoveryReport) -> Iterator[str]:
 
 def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
     outcomes: dict[str, list[str]] = {}
-    left = sum(len(log_dir.not_chosen) for log_dir in report.log_dirs)
-    if left:
-        yield f"{count_text(left, 'log')} not chosen, and left as they were"
+    if not _is_kept_open_by_choice(report):
+        yield from _not_chosen(report)
     for log_dir in report.log_dirs:
         if log_dir.status not in ("offline", "interrupted"):
             outcomes.setdefault(_outcome(log_dir), []).append(log_dir.log_dir)
@@ -295,6 +296,16 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
             yield f"{log_dir.log_dir}: at most {needed} are needed there, and {free} are free"
     for outcome, log_dirs in outcomes.items():
         yield f"{', '.join(log_dirs)}: {outcome}"
+
+
+def _not_chosen(report: RecoveryReport) -> Iterator[str]:
+    if left := sum(len(log_dir.not_chosen) for log_dir in report.log_dirs):
+        yield f"{count_text(left, 'log')} not chosen, and left as they were"
+
+
+def _is_kept_open_by_choice(report: RecoveryReport) -> bool:
+    """Return whether a log dir is not handed over since logs were not chosen: a reason for exit code 4."""
+    return any(log_dir.status == "partial" and log_dir.not_chosen for log_dir in report.log_dirs)
 
 
 def _outcome(log_dir: LogDirReport) -> str:

@@ -193,6 +193,19 @@ def test_problems_alone() -> None:
     assert report(log_dir(partition("v-0", "recovered"))).to_text(PROBLEMS_ALONE) == ""
 
 
+def test_logs_that_were_not_chosen_are_a_problem_where_they_keep_a_dir_from_being_handed_over() -> None:
+    chosen, left = partition("v-0", "recovered"), "3 logs not chosen, and left as they were"
+    others = ("w-0", "x-0", "y-0")
+    partial = report(log_dir(chosen, status="partial", marker=False, not_chosen=others))
+    assert partial.exit_code == 4
+    assert partial.to_text(PROBLEMS_ALONE) == left
+    assert partial.to_text().splitlines().count(left) == 1
+    clean = report(log_dir(chosen, status="unchanged", not_chosen=others))
+    assert clean.exit_code == 0
+    assert clean.to_text(PROBLEMS_ALONE) == ""
+    assert clean.to_text().splitlines().count(left) == 1
+
+
 def test_each_partition_and_each_action() -> None:
     assert EACH_ACTION in FULL.to_text(EACH_PARTITION_AND_ACTION)
     assert "threads: scan 2.9 s (CPU 1.4 s), write 0.1 s (CPU 0.0 s)" in FULL.to_text(EACH_PARTITION)
