@@ -17,7 +17,7 @@ from recovery.quantity import bytes_text, count_text, exact_bytes_text
 from recovery.watch.phases import PhaseTime
 
 if TYPE_CHECKING:
-    from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
+    from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 
 PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
 """How much is said: `-q`, without an option, `-v`, `-vv`."""
@@ -69,10 +69,7 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
     yield from (f"MISSING {_path(one)}: {hole}" for one, hole in missing[:most])
     if rest_count := len(missing) - len(missing[:most]):
         yield f"MISSING in {count_text(rest_count, 'more place')} (verify names them)"
-    for log_dir in report.log_dirs:
-        for earlier in log_dir.earlier_cuts:
-            yield f"EARLIER {log_dir.log_dir}: {earlier}"
-            yield from (f"    {_one_cut(cut)}" for cut in earlier.cuts)
+    yield from _earlier(report, most)
 
 
 def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
@@ -122,16 +119,45 @@ def _why(partition: PartitionReport) -> tuple[str, ...]:
 
 def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) -> Iterator[str]:
     cuts = partition.losses
-    lost = f"{_offsets(cuts)}, {_amount(partition.truncated_bytes, sum(cut.batch_count for cut in cuts))}"
-    yield f"{verb} {_path(partition)}: {lost}"
-    for cut in cuts:
-        yield f"    {_one_cut(cut)}" if len(cuts) > 1 else f"    {_where(cut)}: {cut.reason}"
+    yield f"{verb} {_path(partition)}: {_lost(cuts)}"
+    yield from _each_cut(cuts)
     if partition.quarantined and quarantine is not None:
         yield f"    kept in {quarantine}"
 
 
-def _one_cut(cut: Cut) -> str:
-    return f"{_where(cut)}: {_amount(cut.size_bytes, cut.batch_count)}: {cut.reason}"
+def _earlier(report: RecoveryReport, most: int | None) -> Iterator[str]:
+    """Yield what earlier runs have cut, or found missing, and no run has reported: what is not known first."""
+    losses = [(log_dir.log_dir, one) for log_dir in report.log_dirs for one in log_dir.earlier_cuts]
+    losses.sort(key=lambda it: (it[1].partition != "", -_lost_offsets(it[1].cuts), -it[1].truncated_bytes))
+    for log_dir, one in losses[:most]:
+        yield from _earlier_lines(log_dir, one)
+    if rest := losses[len(losses[:most]) :]:
+        size_bytes = exact_bytes_text(sum(one.truncated_bytes for _, one in rest))
+        where = "-v lists them" if report.dry_run else "quarantine list --format json has them"
+        yield f"EARLIER {count_text(len(rest), 'more loss', 'more losses')}: {size_bytes} ({where})"
+
+
+def _earlier_lines(log_dir: str, loss: EarlierCut) -> Iterator[str]:
+    if not (loss.partition and loss.cuts):
+        yield f"EARLIER {os.path.join(log_dir, str(loss)) if loss.partition else f'{log_dir}: {loss}'}"
+        return
+    path = os.path.join(log_dir, loss.partition)
+    yield f"EARLIER {path}: cut by an earlier run, at {loss.time_text}: {_lost(loss.cuts)}"
+    yield from _each_cut(loss.cuts)
+    yield from (f"    {hole}" for hole in loss.holes)
+    if loss.quarantine is not None:
+        yield f"    kept in {loss.quarantine}"
+
+
+def _lost(cuts: Sequence[Cut]) -> str:
+    size_bytes, batch_count = sum(cut.size_bytes for cut in cuts), sum(cut.batch_count for cut in cuts)
+    return f"{_offsets(cuts)}, {_amount(size_bytes, batch_count)}"
+
+
+def _each_cut(cuts: Sequence[Cut]) -> Iterator[str]:
+    for cut in cuts:
+        amount = f"{_amount(cut.size_bytes, cut.batch_count)}: " if len(cuts) > 1 else ""
+        yield f"    {_where(cut)}: {amount}{cut.reason}"
 
 
 def _where(cut: Cut) -> str:
@@ -321,17 +347,24 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
     if repairable:
         all_problems = count_text(len(report.problems), "problem")
         yield f"{repairable:,} of {all_problems} can be repaired: recover --repair moves files away"
-    for place, log_dirs in groupby(
-        (log_dir for log_dir in report.log_dirs if log_dir.quarantine and not report.dry_run),
-        key=_given_place,
-    ):
-        options = f"--log-dirs {shlex.quote(','.join(log_dir.log_dir for log_dir in log_dirs))}"
+    for place, kept in groupby(_kept_places(report), key=lambda it: it[1]):
+        options = f"--log-dirs {shlex.quote(','.join(log_dir for log_dir, _ in kept))}"
         if place is not None:
             options += f" --quarantine-dir {shlex.quote(place)}"
         yield f"what was cut or replaced is kept; this puts it back: kafka-log-recovery undo {options}"
 
 
-def _given_place(log_dir: LogDirReport) -> str | None:
-    """Return the folder that was given for quarantine, None if it lies where it does by default."""
-    root = os.path.dirname(log_dir.quarantine or "")
-    return None if root in possible_roots(log_dir.log_dir, None) else os.path.dirname(root)
+def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None]]:
+    """Yield (log dir, given folder for quarantine) where this run or an unreported one has kept something."""
+    for log_dir in report.log_dirs:
+        folders = [cut.quarantine for cut in log_dir.earlier_cuts]
+        if not report.dry_run:
+            folders.insert(0, log_dir.quarantine)
+        places = dict.fromkeys(_given_place(log_dir.log_dir, folder) for folder in folders if folder)
+        yield from ((log_dir.log_dir, place) for place in places)
+
+
+def _given_place(log_dir: str, quarantine: str) -> str | None:
+    """Return the folder that was given for *quarantine* of a run, None if it lies where it does by default."""
+    root = os.path.dirname(quarantine)
+    return None if root in possible_roots(log_dir, None) else os.path.dirname(root)

@@ -9,7 +9,7 @@ import pytest
 
 from recovery.broker.starting_release import StartingRelease
 from recovery.engine.outcomes import PartitionResult
-from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
+from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.engine.report_text import EACH_ACTION as EACH_PARTITION_AND_ACTION
 from recovery.engine.report_text import EACH_PARTITION, PROBLEMS_ALONE
 from recovery.load.model import Cut, Hole
@@ -276,6 +276,38 @@ def test_what_is_too_long_for_a_screen_is_counted() -> None:
         in report(log_dir(*many), dry_run=True).to_text()
     )
     assert report(log_dir(*many)).to_text(EACH_PARTITION).count("CUT /d1/t-") == 50
+
+
+def earlier_cut(folder: str, *cuts: Cut) -> EarlierCut:
+    return EarlierCut(
+        partition=folder, time_ms=1_700_000_000_000, quarantine="/d1.quarantine/1", cuts=cuts, is_made=True
+    )
+
+
+def test_what_earlier_runs_have_cut_is_told_like_what_this_one_has() -> None:
+    """Worst first, with offsets, and with the way back, in a dry run too."""
+    large = dataclasses.replace(TAIL, size_bytes=65456, last_offset=5000)
+    unknown = EarlierCut(partition="", time_ms=0, quarantine=None)
+    told = (earlier_cut("a-0", TAIL), earlier_cut("b-0", large, TAIL), unknown)
+    text = report(log_dir(earlier_cuts=told), dry_run=True).to_text().splitlines()
+    when = "cut by an earlier run, at 2023-11-14T22:13:20Z"
+    reason = "a batch whose CRC does not match"
+    assert text[0].startswith("EARLIER /d1: cut by an earlier run: a line of ")
+    assert text[1:8] == [
+        f"EARLIER /d1/b-0: {when}: offsets 51 to 5000 (at most 4,959 records), 65,690 bytes, 4 batches",
+        f"    {TAIL.file}, from position 1,000 on: 65,456 bytes, 2 batches: {reason}",
+        f"    {TAIL.file}, from position 1,000 on: 234 bytes, 2 batches: {reason}",
+        "    kept in /d1.quarantine/1",
+        f"EARLIER /d1/a-0: {when}: offsets 51 to 59 (at most 9 records), 234 bytes, 2 batches",
+        f"    {TAIL.file}, from position 1,000 on: {reason}",
+        "    kept in /d1.quarantine/1",
+    ]
+    assert text[-1].endswith("kafka-log-recovery undo --log-dirs /d1")
+    assert str(told[1]).endswith(": 65,690 bytes, 4 batches; kept in /d1.quarantine/1")
+    many = report(log_dir(earlier_cuts=tuple(earlier_cut(f"t-{number}", TAIL) for number in range(50))))
+    rest = "EARLIER 30 more losses: 7,020 bytes (quarantine list --format json has them)"
+    assert rest in many.to_text()
+    assert many.to_text(EACH_PARTITION).count("EARLIER /d1/t-") == 50
 
 
 def test_undo_as_it_is_to_be_typed() -> None:
