@@ -6,6 +6,7 @@ What is the same in many logs is one line with their number, and what is too lon
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -23,6 +24,7 @@ PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
 """How much is said: `-q`, without an option, `-v`, `-vv`."""
 _MOST_LOGS = 20
 """Logs of one kind of problem that are listed; the others are counted, unless more is asked for."""
+_NUMBER = re.compile(r"\d+(?:,\d{3})*")
 _MOST_NAMED = 3
 """Names in a line about several logs."""
 
@@ -90,24 +92,42 @@ def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
 
 def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
     """Yield what was refused, or has failed: what is the same in several logs once."""
-    groups = _grouped(partitions, _why)
-    for why, ones in groups[:most]:
+    groups = _grouped(partitions, lambda one: tuple(_NUMBER.sub("N", text) for text in _why(one)))
+    for _, ones in groups[:most]:
         word = ones[0].status.upper()
         if len(ones) == 1:
             first, *others = _reasons(ones[0])
             yield f"{word} {_path(ones[0])}: {first}"
             yield from (f"    {text}" for text in others)
         else:
-            yield f"{word} {count_text(len(ones), 'log')}: {'; '.join(why)}: {_named(ones, most)}"
+            yield f"{word} {count_text(len(ones), 'log')}: {_common_why(ones)}: {_named(ones, most)}"
     if rest := groups[len(groups[:most]) :]:
         count = sum(len(ones) for _, ones in rest)
         yield f"{partitions[0].status.upper()} {count_text(count, 'more log')} (-v lists them)"
 
 
+def _common_why(partitions: Sequence[PartitionReport]) -> str:
+    """Return why *partitions* were left alone: numbers that differ, and they alone may, are "from ... to ..."."""
+    texts = ["; ".join(_why(one)) for one in partitions]
+    numbers = [
+        sorted(set(found), key=lambda text: int(text.replace(",", "")))
+        for found in zip(*map(_NUMBER.findall, texts), strict=True)
+    ]
+    of_each = iter(numbers)
+
+    def span(_: re.Match[str]) -> str:
+        found = next(of_each)
+        return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+    return _NUMBER.sub(span, texts[0])
+
+
 def _reasons(partition: PartitionReport) -> Sequence[str]:
     """Return why a log was left alone, without its own name, which stands before it."""
     texts = [*map(str, partition.problems)] or partition.reasons or ["it does not say why"]
-    return [text.removeprefix(f"{partition.folder}: ") for text in texts]
+    return [
+        text.removeprefix(f"{partition.folder}: ").removeprefix(f"{_path(partition)}: ") for text in texts
+    ]
 
 
 def _why(partition: PartitionReport) -> tuple[str, ...]:
@@ -317,7 +337,7 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
     for log_dir in report.log_dirs:
         if log_dir.status not in ("offline", "interrupted"):
             outcomes.setdefault(_outcome(log_dir), []).append(log_dir.log_dir)
-        if report.dry_run and log_dir.needed_bytes:
+        if log_dir.needed_bytes > (0 if report.dry_run else log_dir.free_bytes):
             needed, free = bytes_text(log_dir.needed_bytes), bytes_text(log_dir.free_bytes)
             yield f"{log_dir.log_dir}: at most {needed} are needed there, and {free} are free"
     for outcome, log_dirs in outcomes.items():

@@ -256,6 +256,25 @@ def test_what_is_the_same_in_many_logs_is_one_line() -> None:
     assert "/d1/r-22" in report(log_dir(*many)).to_text(EACH_PARTITION)
 
 
+def test_a_full_disk_is_one_line_and_a_total() -> None:
+    """Logs that differ in numbers alone are together; one stands without its name twice."""
+
+    def short(number: int) -> PartitionReport:
+        rule = f"needs {150 + number},080 bytes, 4,096 free (a 4.x broker)"
+        problem = Problem(file=f"/d1/x-{number}", rule=rule, remedy="make room")
+        return partition(f"x-{number}", "refused", problems=(problem,))
+
+    full = log_dir(
+        *map(short, range(15)), status="partial", marker=False, needed_bytes=9 << 20, free_bytes=4096
+    )
+    lines = report(full).to_text().splitlines()
+    why = "needs 150,080 to 164,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
+    assert lines[0] == f"REFUSED 15 logs: {why}: /d1/x-0, /d1/x-1, /d1/x-2 and 12 more"
+    assert "/d1: at most 9.00 MiB are needed there, and 4.00 KiB are free" in lines
+    (alone, *_) = report(log_dir(short(0))).to_text().splitlines()
+    assert alone == "REFUSED /d1/x-0: needs 150,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
+
+
 def test_many_notes_on_one_log_are_counted() -> None:
     noisy = partition("n-0", "recovered", warnings=tuple(f"producer {number} is open" for number in range(9)))
     lines = report(log_dir(noisy)).to_text().splitlines()
