@@ -16,6 +16,7 @@ from recovery.engine.report_text import text_lines
 from recovery.load.model import Cut, Hole
 from recovery.printable import printable
 from recovery.problem import Note, Problem
+from recovery.quantity import count_text, exact_bytes_text
 from recovery.watch.phases import PhaseTime
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
@@ -160,6 +161,11 @@ class EarlierCut:
     before: tuple[FileBefore, ...] = ()
 
     @property
+    def time_text(self) -> str:
+        """When that was, in UTC: "2026-11-21T14:19:06Z"."""
+        return _time_text(self.time_ms)
+
+    @property
     def truncated_bytes(self) -> int:
         """Bytes of `.log` files that left the live log."""
         return sum(cut.size_bytes for cut in self.cuts)
@@ -186,13 +192,14 @@ class EarlierCut:
             return (
                 f"cut by an earlier run: a line of {CUT_LEDGER} cannot be read. Remedy: see quarantine list"
             )
-        when = _time_text(self.time_ms)
+        when = self.time_text
         if not self.cuts:
             return f"{self.partition}: found by an earlier run, at {when}: {'; '.join(map(str, self.holes))}"
         kept_in = f"; kept in {self.quarantine}" if self.quarantine else ""
         return (
-            f"{self.partition}: cut by an earlier run, at {when}: {self.truncated_bytes} bytes, "
-            f"{self.truncated_batches} batches{kept_in}"
+            f"{self.partition}: cut by an earlier run, at {when}: "
+            f"{exact_bytes_text(self.truncated_bytes)}, "
+            f"{count_text(self.truncated_batches, 'batch', 'batches')}{kept_in}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The report of a run for people: problems first, then what went well in one line, and what a broker will do.
+"""The report of a run for people: problems first, then what became of all logs, and what a broker will do.
 
 What is the same in many logs is one line with their number, and what is too long for a screen is counted.
 """
@@ -6,6 +6,7 @@ What is the same in many logs is one line with their number, and what is too lon
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -17,12 +18,13 @@ from recovery.quantity import bytes_text, count_text, exact_bytes_text
 from recovery.watch.phases import PhaseTime
 
 if TYPE_CHECKING:
-    from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
+    from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 
 PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
 """How much is said: `-q`, without an option, `-v`, `-vv`."""
 _MOST_LOGS = 20
 """Logs of one kind of problem that are listed; the others are counted, unless more is asked for."""
+_NUMBER = re.compile(r"\d+(?:,\d{3})*")
 _MOST_NAMED = 3
 """Names in a line about several logs."""
 
@@ -37,7 +39,7 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
     if verbosity >= EACH_PARTITION:
         for log_dir in report.log_dirs:
             yield from _log_dir_lines(log_dir, with_actions=verbosity >= EACH_ACTION)
-    yield _what_went_well(report)
+    yield from _what_became_of_all(report)
     yield from _what_brokers_do(report)
     yield f"{'planned' if report.dry_run else 'done'} {report.release}"
     if verbosity >= EACH_PARTITION and report.phases:
@@ -51,6 +53,8 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
 def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
     for log_dir in report.log_dirs:
         yield from _log_dir_problems(log_dir, "TO BE REPAIRED" if report.dry_run else "REPAIRED")
+    if _is_kept_open_by_choice(report):
+        yield from _not_chosen(report)
     for status in ("failed", "refused"):
         yield from _left_alone([one for one in report.partitions if one.status == status], most)
     cut = [one for one in report.partitions if one.losses]
@@ -67,10 +71,7 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
     yield from (f"MISSING {_path(one)}: {hole}" for one, hole in missing[:most])
     if rest_count := len(missing) - len(missing[:most]):
         yield f"MISSING in {count_text(rest_count, 'more place')} (verify names them)"
-    for log_dir in report.log_dirs:
-        for earlier in log_dir.earlier_cuts:
-            yield f"EARLIER {log_dir.log_dir}: {earlier}"
-            yield from (f"    {_one_cut(cut)}" for cut in earlier.cuts)
+    yield from _earlier(report, most)
 
 
 def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
@@ -91,24 +92,42 @@ def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
 
 def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
     """Yield what was refused, or has failed: what is the same in several logs once."""
-    groups = _grouped(partitions, _why)
-    for why, ones in groups[:most]:
+    groups = _grouped(partitions, lambda one: tuple(_NUMBER.sub("N", text) for text in _why(one)))
+    for _, ones in groups[:most]:
         word = ones[0].status.upper()
         if len(ones) == 1:
             first, *others = _reasons(ones[0])
             yield f"{word} {_path(ones[0])}: {first}"
             yield from (f"    {text}" for text in others)
         else:
-            yield f"{word} {count_text(len(ones), 'log')}: {'; '.join(why)}: {_named(ones, most)}"
+            yield f"{word} {count_text(len(ones), 'log')}: {_common_why(ones)}: {_named(ones, most)}"
     if rest := groups[len(groups[:most]) :]:
         count = sum(len(ones) for _, ones in rest)
         yield f"{partitions[0].status.upper()} {count_text(count, 'more log')} (-v lists them)"
 
 
+def _common_why(partitions: Sequence[PartitionReport]) -> str:
+    """Return why *partitions* were left alone: numbers that differ, and they alone may, are "from ... to ..."."""
+    texts = ["; ".join(_why(one)) for one in partitions]
+    numbers = [
+        sorted(set(found), key=lambda text: int(text.replace(",", "")))
+        for found in zip(*map(_NUMBER.findall, texts), strict=True)
+    ]
+    of_each = iter(numbers)
+
+    def span(_: re.Match[str]) -> str:
+        found = next(of_each)
+        return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+    return _NUMBER.sub(span, texts[0])
+
+
 def _reasons(partition: PartitionReport) -> Sequence[str]:
     """Return why a log was left alone, without its own name, which stands before it."""
     texts = [*map(str, partition.problems)] or partition.reasons or ["it does not say why"]
-    return [text.removeprefix(f"{partition.folder}: ") for text in texts]
+    return [
+        text.removeprefix(f"{partition.folder}: ").removeprefix(f"{_path(partition)}: ") for text in texts
+    ]
 
 
 def _why(partition: PartitionReport) -> tuple[str, ...]:
@@ -120,16 +139,45 @@ def _why(partition: PartitionReport) -> tuple[str, ...]:
 
 def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) -> Iterator[str]:
     cuts = partition.losses
-    lost = f"{_offsets(cuts)}, {_amount(partition.truncated_bytes, sum(cut.batch_count for cut in cuts))}"
-    yield f"{verb} {_path(partition)}: {lost}"
-    for cut in cuts:
-        yield f"    {_one_cut(cut)}" if len(cuts) > 1 else f"    {_where(cut)}: {cut.reason}"
+    yield f"{verb} {_path(partition)}: {_lost(cuts)}"
+    yield from _each_cut(cuts)
     if partition.quarantined and quarantine is not None:
         yield f"    kept in {quarantine}"
 
 
-def _one_cut(cut: Cut) -> str:
-    return f"{_where(cut)}: {_amount(cut.size_bytes, cut.batch_count)}: {cut.reason}"
+def _earlier(report: RecoveryReport, most: int | None) -> Iterator[str]:
+    """Yield what earlier runs have cut, or found missing, and no run has reported: what is not known first."""
+    losses = [(log_dir.log_dir, one) for log_dir in report.log_dirs for one in log_dir.earlier_cuts]
+    losses.sort(key=lambda it: (it[1].partition != "", -_lost_offsets(it[1].cuts), -it[1].truncated_bytes))
+    for log_dir, one in losses[:most]:
+        yield from _earlier_lines(log_dir, one)
+    if rest := losses[len(losses[:most]) :]:
+        size_bytes = exact_bytes_text(sum(one.truncated_bytes for _, one in rest))
+        where = "-v lists them" if report.dry_run else "quarantine list --format json has them"
+        yield f"EARLIER {count_text(len(rest), 'more loss', 'more losses')}: {size_bytes} ({where})"
+
+
+def _earlier_lines(log_dir: str, loss: EarlierCut) -> Iterator[str]:
+    if not (loss.partition and loss.cuts):
+        yield f"EARLIER {os.path.join(log_dir, str(loss)) if loss.partition else f'{log_dir}: {loss}'}"
+        return
+    path = os.path.join(log_dir, loss.partition)
+    yield f"EARLIER {path}: cut by an earlier run, at {loss.time_text}: {_lost(loss.cuts)}"
+    yield from _each_cut(loss.cuts)
+    yield from (f"    {hole}" for hole in loss.holes)
+    if loss.quarantine is not None:
+        yield f"    kept in {loss.quarantine}"
+
+
+def _lost(cuts: Sequence[Cut]) -> str:
+    size_bytes, batch_count = sum(cut.size_bytes for cut in cuts), sum(cut.batch_count for cut in cuts)
+    return f"{_offsets(cuts)}, {_amount(size_bytes, batch_count)}"
+
+
+def _each_cut(cuts: Sequence[Cut]) -> Iterator[str]:
+    for cut in cuts:
+        amount = f"{_amount(cut.size_bytes, cut.batch_count)}: " if len(cuts) > 1 else ""
+        yield f"    {_where(cut)}: {amount}{cut.reason}"
 
 
 def _where(cut: Cut) -> str:
@@ -240,45 +288,70 @@ def _phase_text(phase: PhaseTime) -> str:
     return f"{phase.phase} {phase.thread_ms / 1000:.1f} s (CPU {phase.cpu_ms / 1000:.1f} s)"
 
 
-# -- what went well, and what comes next ---------------------------------------------------------------------------
+# -- what became of all, and what comes next -------------------------------------------------------------------------
 
 
-def _what_went_well(report: RecoveryReport) -> str:
-    parts = []
-    for status in ("recovered", "unchanged"):
-        ones = [one for one in report.partitions if one.status == status and not one.holes]
-        if ones:
-            read_bytes = sum(one.scanned_bytes for one in ones)
-            parts.append(
-                f"{len(ones):,} {status}" + (f" ({bytes_text(read_bytes)} read)" if read_bytes else "")
-            )
+def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
+    """Yield how many logs ended in each way, and what was cut of all of them."""
+    parts = [*_counts(report)]
     pending = sum(one.pending_deletion_bytes for one in report.partitions)
     if pending:
         count = sum(one.pending_deletion_count for one in report.partitions)
         parts.append(f"{count_text(count, '.deleted file')} ({bytes_text(pending)}) gone")
     if not report.partitions:
-        parts = [
-            "no log was found"
-            if report.signal_exit_code is None
-            else "interrupted before any log was recovered"
-        ]
+        is_interrupted = report.signal_exit_code is not None
+        parts = ["interrupted before any log was recovered" if is_interrupted else "no log was found"]
     ended = "; dry run, nothing was changed" if report.dry_run else ""
-    return f"{', '.join(parts) or 'no log went well'}, in {report.duration_ms / 1000:.1f} s{ended}"
+    yield f"{', '.join(parts)}, in {report.duration_ms / 1000:.1f} s{ended}"
+    if cuts := [cut for one in report.partitions for cut in one.losses]:
+        yield f"{_cut_word(report)}: {_total(cuts)}"
+
+
+def _cut_word(report: RecoveryReport) -> str:
+    return "to be cut" if report.dry_run else "cut"
+
+
+def _total(cuts: Sequence[Cut]) -> str:
+    """Return what all *cuts* come to; records are counted only where the offsets of all are known."""
+    size_bytes = sum(cut.size_bytes for cut in cuts)
+    if all(0 <= cut.first_offset <= cut.last_offset for cut in cuts):
+        return f"at most {count_text(_lost_offsets(cuts), 'record')}, {exact_bytes_text(size_bytes)}"
+    return _amount(size_bytes, sum(cut.batch_count for cut in cuts))
+
+
+def _counts(report: RecoveryReport) -> Iterator[str]:
+    """Yield how many logs ended in each way, and of those that are sound what was read."""
+    words = {"recovered": "recovered", "unchanged": "unchanged", "truncated": _cut_word(report)}
+    for status, word in (words | {"refused": "refused", "failed": "failed"}).items():
+        ones = [one for one in report.partitions if one.status == status]
+        is_sound = status in ("recovered", "unchanged")
+        read_bytes = sum(one.scanned_bytes for one in ones) if is_sound else 0
+        if ones:
+            yield f"{len(ones):,} {word}" + (f" ({bytes_text(read_bytes)} read)" if read_bytes else "")
 
 
 def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
     outcomes: dict[str, list[str]] = {}
-    left = sum(len(log_dir.not_chosen) for log_dir in report.log_dirs)
-    if left:
-        yield f"{count_text(left, 'log')} not chosen, and left as they were"
+    if not _is_kept_open_by_choice(report):
+        yield from _not_chosen(report)
     for log_dir in report.log_dirs:
         if log_dir.status not in ("offline", "interrupted"):
             outcomes.setdefault(_outcome(log_dir), []).append(log_dir.log_dir)
-        if report.dry_run and log_dir.needed_bytes:
+        if log_dir.needed_bytes > (0 if report.dry_run else log_dir.free_bytes):
             needed, free = bytes_text(log_dir.needed_bytes), bytes_text(log_dir.free_bytes)
             yield f"{log_dir.log_dir}: at most {needed} are needed there, and {free} are free"
     for outcome, log_dirs in outcomes.items():
         yield f"{', '.join(log_dirs)}: {outcome}"
+
+
+def _not_chosen(report: RecoveryReport) -> Iterator[str]:
+    if left := sum(len(log_dir.not_chosen) for log_dir in report.log_dirs):
+        yield f"{count_text(left, 'log')} not chosen, and left as they were"
+
+
+def _is_kept_open_by_choice(report: RecoveryReport) -> bool:
+    """Return whether a log dir is not handed over since logs were not chosen: a reason for exit code 4."""
+    return any(log_dir.status == "partial" and log_dir.not_chosen for log_dir in report.log_dirs)
 
 
 def _outcome(log_dir: LogDirReport) -> str:
@@ -294,17 +367,24 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
     if repairable:
         all_problems = count_text(len(report.problems), "problem")
         yield f"{repairable:,} of {all_problems} can be repaired: recover --repair moves files away"
-    for place, log_dirs in groupby(
-        (log_dir for log_dir in report.log_dirs if log_dir.quarantine and not report.dry_run),
-        key=_given_place,
-    ):
-        options = f"--log-dirs {shlex.quote(','.join(log_dir.log_dir for log_dir in log_dirs))}"
+    for place, kept in groupby(_kept_places(report), key=lambda it: it[1]):
+        options = f"--log-dirs {shlex.quote(','.join(log_dir for log_dir, _ in kept))}"
         if place is not None:
             options += f" --quarantine-dir {shlex.quote(place)}"
         yield f"what was cut or replaced is kept; this puts it back: kafka-log-recovery undo {options}"
 
 
-def _given_place(log_dir: LogDirReport) -> str | None:
-    """Return the folder that was given for quarantine, None if it lies where it does by default."""
-    root = os.path.dirname(log_dir.quarantine or "")
-    return None if root in possible_roots(log_dir.log_dir, None) else os.path.dirname(root)
+def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None]]:
+    """Yield (log dir, given folder for quarantine) where this run or an unreported one has kept something."""
+    for log_dir in report.log_dirs:
+        folders = [cut.quarantine for cut in log_dir.earlier_cuts]
+        if not report.dry_run:
+            folders.insert(0, log_dir.quarantine)
+        places = dict.fromkeys(_given_place(log_dir.log_dir, folder) for folder in folders if folder)
+        yield from ((log_dir.log_dir, place) for place in places)
+
+
+def _given_place(log_dir: str, quarantine: str) -> str | None:
+    """Return the folder that was given for *quarantine* of a run, None if it lies where it does by default."""
+    root = os.path.dirname(quarantine)
+    return None if root in possible_roots(log_dir, None) else os.path.dirname(root)

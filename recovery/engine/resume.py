@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from stat import S_ISREG
 from typing import Any
@@ -37,6 +38,7 @@ from recovery.write.journal_format import Header
 from recovery.write.quarantine import Quarantine
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
+_FIELD = re.compile(r"(\w+)=([^,()]+)")  # one setting in the text of `LogSettings`
 _LOG_DIR_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "hand-off", "run"
 
 
@@ -128,11 +130,11 @@ class RunJournal:
         if self._journal is None:
             return []
         header = self._journal.header
-        differences = [
-            f"{name}: {header.configuration[name]} then, {value} now"
+        differences = _differing(
+            (name, header.configuration[name], value)
             for name, value in sorted(configuration.items())
             if header.configuration.get(name, value) != value  # a topic may have been removed, or added
-        ]
+        )
         if now_ms not in (None, header.now_ms):
             differences.append(f"--now: {header.now_ms} then, {now_ms} now")
         return differences
@@ -349,6 +351,29 @@ class RunJournal:
         """Close the file; it stays for the next run."""
         if self._journal is not None:
             self._journal.close()
+
+
+def _differing(values: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Return what differs, as text, of (name, value then, value now): a setting of several topics once."""
+    names_of: dict[tuple[str, str, str], list[str]] = {}
+    for name, then, now in values:
+        then_fields = dict(_FIELD.findall(then)) or {"": then}
+        now_fields = dict(_FIELD.findall(now)) or {"": now}
+        for field in now_fields.keys() | then_fields.keys():
+            changed = (field, then_fields.get(field, ""), now_fields.get(field, ""))
+            if changed[1] != changed[2]:
+                names_of.setdefault(changed, []).append(name)
+    return [
+        f"{_subject(names, field)}: {then or 'none'} then, {now or 'none'} now"
+        for (field, then, now), names in sorted(names_of.items())
+    ]
+
+
+def _subject(names: Sequence[str], field: str) -> str:
+    setting = field.replace("_", ".")
+    if not field:
+        return ", ".join(names)
+    return f"{setting}, {names[0]}" if len(names) == 1 else f"{setting}, settings of {len(names):,} topics"
 
 
 def _settle(log_dir: str, commit: Commit, quarantine: Quarantine) -> None:

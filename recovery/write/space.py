@@ -166,7 +166,7 @@ class SpaceLedger:
             with self._changed:
                 problems = self._try_to_hold(partition, needs)
                 if problems is not None:
-                    if not problems and is_on_log_dirs:
+                    if is_on_log_dirs:
                         self._needed[log_dir] = self._needed.get(log_dir, self._spare_bytes) + needs[0][2]
                     return problems
                 if has_let_go:
@@ -222,7 +222,7 @@ class SpaceLedger:
             self._changed.notify_all()
 
     def needed_bytes(self, log_dir: str) -> int:
-        """Return how many bytes all plans so far need at most on the file system of *log_dir*, one after another."""
+        """Return how many bytes all plans so far, refused ones too, need at most on the file system of *log_dir*."""
         with self._changed:
             return self._needed.get(log_dir, 0)
 
@@ -278,7 +278,7 @@ def _block_bytes(path: str) -> int:
 def _too_little(path: str, needed: int, free: int) -> Problem:
     return Problem(
         file=path,
-        rule=f"needs {needed} bytes for indexes, snapshots and quarantine, {max(free, 0)} free (a 4.x broker that "
+        rule=f"needs {needed:,} bytes for indexes, snapshots and quarantine, {max(free, 0):,} free (a 4.x broker that "
         "meets a full disk empties the segment that it recovers)",
         remedy="make room on this file system, or put quarantine on another one (--quarantine-dir)",
     )

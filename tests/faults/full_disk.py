@@ -22,7 +22,7 @@ from tests.faults.shim import OPS_OF_ERROR, Action, Fault
 
 SIZE_COUNT = 64
 _PLENTY_BYTES = 256 << 20
-_NEED = re.compile(r"needs \d+ bytes .*\b\d+ free")
+_NEED = re.compile(r"needs [\d,]+ bytes .*\b[\d,]+ free")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NAMESPACES = (("unshare", "-m"), ("unshare", "-Urm"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from recovery.broker.starting_release import StartingRelease
 from recovery.engine.outcomes import PartitionResult
-from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
+from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.engine.report_text import EACH_ACTION as EACH_PARTITION_AND_ACTION
 from recovery.engine.report_text import EACH_PARTITION, PROBLEMS_ALONE
 from recovery.load.model import Cut, Hole
@@ -117,7 +117,8 @@ CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches
     00000000000000000060.log, the whole segment: 500 bytes, 3 batches: after the cut in 00000000000000000040.log
     kept in /d1.quarantine/1
 NOTE /d1/t-0: something to know
-1 recovered, 1 unchanged, in 1.5 s
+1 recovered, 1 unchanged, 1 cut, 1 refused, in 1.5 s
+cut: 734 bytes, 5 batches
 /d1: no clean-shutdown marker: a broker will check this dir
 /d2: a broker will skip recovery here
 done for a broker of Kafka 4.3 (--release 4.3)
@@ -139,7 +140,7 @@ EACH_ACTION = """\
   write recovery-point-offset-checkpoint
 /d2: 0 logs
 /d3: 0 logs
-1 recovered, 1 unchanged, in 1.5 s"""
+1 recovered, 1 unchanged, 1 cut, 1 refused, in 1.5 s"""
 
 JSON_PARTITION = {
     "partition": "t-0",
@@ -192,6 +193,19 @@ def test_problems_alone() -> None:
     assert report(log_dir(partition("v-0", "recovered"))).to_text(PROBLEMS_ALONE) == ""
 
 
+def test_logs_that_were_not_chosen_are_a_problem_where_they_keep_a_dir_from_being_handed_over() -> None:
+    chosen, left = partition("v-0", "recovered"), "3 logs not chosen, and left as they were"
+    others = ("w-0", "x-0", "y-0")
+    partial = report(log_dir(chosen, status="partial", marker=False, not_chosen=others))
+    assert partial.exit_code == 4
+    assert partial.to_text(PROBLEMS_ALONE) == left
+    assert partial.to_text().splitlines().count(left) == 1
+    clean = report(log_dir(chosen, status="unchanged", not_chosen=others))
+    assert clean.exit_code == 0
+    assert clean.to_text(PROBLEMS_ALONE) == ""
+    assert clean.to_text().splitlines().count(left) == 1
+
+
 def test_each_partition_and_each_action() -> None:
     assert EACH_ACTION in FULL.to_text(EACH_PARTITION_AND_ACTION)
     assert "threads: scan 2.9 s (CPU 1.4 s), write 0.1 s (CPU 0.0 s)" in FULL.to_text(EACH_PARTITION)
@@ -204,7 +218,8 @@ def test_each_partition_and_each_action() -> None:
 def test_a_dry_run_says_so() -> None:
     text = report(log_dir(TRUNCATED, quarantine="/d1.quarantine/1"), dry_run=True).to_text().splitlines()
     assert text[0] == "TO BE CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches"
-    assert "no log went well, in 1.5 s; dry run, nothing was changed" in text
+    assert "1 to be cut, in 1.5 s; dry run, nothing was changed" in text
+    assert "to be cut: 734 bytes, 5 batches" in text
     assert text[-1] == "planned for a broker of Kafka 4.3 (--release 4.3)"
 
 
@@ -219,7 +234,8 @@ def test_two_thousand_sound_logs_and_three_problems_are_a_screen() -> None:
         "CUT /d1/z-0: offsets 51 to 5000 (at most 4,950 records), 234 bytes, 2 batches"
     )
     assert lines[3].startswith("CUT /d1/a-0: offsets 51 to 59 (at most 9 records)")
-    assert "1,997 recovered (11.7 GiB read), in 1.5 s" in lines
+    assert "1,997 recovered (11.7 GiB read), 2 cut, 1 refused, in 1.5 s" in lines
+    assert "cut: at most 4,959 records, 468 bytes" in lines
     assert len(lines) < 24
 
 
@@ -238,6 +254,25 @@ def test_what_is_the_same_in_many_logs_is_one_line() -> None:
         "NOTE 5 logs (/d1/n-0, /d1/n-1, /d1/n-2 and 2 more): a broker renames it",
     ]
     assert "/d1/r-22" in report(log_dir(*many)).to_text(EACH_PARTITION)
+
+
+def test_a_full_disk_is_one_line_and_a_total() -> None:
+    """Logs that differ in numbers alone are together; one stands without its name twice."""
+
+    def short(number: int) -> PartitionReport:
+        rule = f"needs {150 + number},080 bytes, 4,096 free (a 4.x broker)"
+        problem = Problem(file=f"/d1/x-{number}", rule=rule, remedy="make room")
+        return partition(f"x-{number}", "refused", problems=(problem,))
+
+    full = log_dir(
+        *map(short, range(15)), status="partial", marker=False, needed_bytes=9 << 20, free_bytes=4096
+    )
+    lines = report(full).to_text().splitlines()
+    why = "needs 150,080 to 164,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
+    assert lines[0] == f"REFUSED 15 logs: {why}: /d1/x-0, /d1/x-1, /d1/x-2 and 12 more"
+    assert "/d1: at most 9.00 MiB are needed there, and 4.00 KiB are free" in lines
+    (alone, *_) = report(log_dir(short(0))).to_text().splitlines()
+    assert alone == "REFUSED /d1/x-0: needs 150,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
 
 
 def test_many_notes_on_one_log_are_counted() -> None:
@@ -260,6 +295,38 @@ def test_what_is_too_long_for_a_screen_is_counted() -> None:
         in report(log_dir(*many), dry_run=True).to_text()
     )
     assert report(log_dir(*many)).to_text(EACH_PARTITION).count("CUT /d1/t-") == 50
+
+
+def earlier_cut(folder: str, *cuts: Cut) -> EarlierCut:
+    return EarlierCut(
+        partition=folder, time_ms=1_700_000_000_000, quarantine="/d1.quarantine/1", cuts=cuts, is_made=True
+    )
+
+
+def test_what_earlier_runs_have_cut_is_told_like_what_this_one_has() -> None:
+    """Worst first, with offsets, and with the way back, in a dry run too."""
+    large = dataclasses.replace(TAIL, size_bytes=65456, last_offset=5000)
+    unknown = EarlierCut(partition="", time_ms=0, quarantine=None)
+    told = (earlier_cut("a-0", TAIL), earlier_cut("b-0", large, TAIL), unknown)
+    text = report(log_dir(earlier_cuts=told), dry_run=True).to_text().splitlines()
+    when = "cut by an earlier run, at 2023-11-14T22:13:20Z"
+    reason = "a batch whose CRC does not match"
+    assert text[0].startswith("EARLIER /d1: cut by an earlier run: a line of ")
+    assert text[1:8] == [
+        f"EARLIER /d1/b-0: {when}: offsets 51 to 5000 (at most 4,959 records), 65,690 bytes, 4 batches",
+        f"    {TAIL.file}, from position 1,000 on: 65,456 bytes, 2 batches: {reason}",
+        f"    {TAIL.file}, from position 1,000 on: 234 bytes, 2 batches: {reason}",
+        "    kept in /d1.quarantine/1",
+        f"EARLIER /d1/a-0: {when}: offsets 51 to 59 (at most 9 records), 234 bytes, 2 batches",
+        f"    {TAIL.file}, from position 1,000 on: {reason}",
+        "    kept in /d1.quarantine/1",
+    ]
+    assert text[-1].endswith("kafka-log-recovery undo --log-dirs /d1")
+    assert str(told[1]).endswith(": 65,690 bytes, 4 batches; kept in /d1.quarantine/1")
+    many = report(log_dir(earlier_cuts=tuple(earlier_cut(f"t-{number}", TAIL) for number in range(50))))
+    rest = "EARLIER 30 more losses: 7,020 bytes (quarantine list --format json has them)"
+    assert rest in many.to_text()
+    assert many.to_text(EACH_PARTITION).count("EARLIER /d1/t-") == 50
 
 
 def test_undo_as_it_is_to_be_typed() -> None:

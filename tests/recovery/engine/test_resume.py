@@ -281,8 +281,13 @@ class TestAnother:
         def others(topic: str) -> LogSettings:
             return replace(settings(topic), index_interval_bytes=1)
 
-        with pytest.raises(UnsafeError, match=r"settings of .* then, .* now.*--restart"):
+        with pytest.raises(
+            UnsafeError,
+            match=r"here: index.interval.bytes, settings of [0-9]+ topics: 4096 then, 1 now; .*--restart",
+        ):
             recover(begun, settings_of_topics=others)
+        with pytest.raises(UnsafeError, match="--topic: none then, tiny-batches now"):
+            recover(begun, topics=("tiny-batches",))
         with pytest.raises(UnsafeError, match="--handoff: clean-shutdown then, none now"):
             recover(begun, handoff="none")
         assert logs_of(tree_of(begun.root)) == logs_of(before)  # with the locks of the killed run
