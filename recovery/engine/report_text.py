@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -367,21 +368,22 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
     if repairable:
         all_problems = count_text(len(report.problems), "problem")
         yield f"{repairable:,} of {all_problems} can be repaired: recover --repair moves files away"
-    for place, kept in groupby(_kept_places(report), key=lambda it: it[1]):
-        options = f"--log-dirs {shlex.quote(','.join(log_dir for log_dir, _ in kept))}"
+    for (place, run_count), kept in groupby(_kept_places(report), key=lambda it: it[1:]):
+        options = f"--log-dirs {shlex.quote(','.join(log_dir for log_dir, *_ in kept))}"
         if place is not None:
             options += f" --quarantine-dir {shlex.quote(place)}"
-        yield f"what was cut or replaced is kept; this puts it back: kafka-log-recovery undo {options}"
+        this = "this puts it back" if run_count == 1 else f"this, {run_count} times, puts it back run by run"
+        yield f"what was cut or replaced is kept; {this}: kafka-log-recovery undo {options}"
 
 
-def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None]]:
-    """Yield (log dir, given folder for quarantine) where this run or an unreported one has kept something."""
+def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None, int]]:
+    """Yield (log dir, given folder for quarantine, count of runs) where this run or unreported ones kept something."""
     for log_dir in report.log_dirs:
-        folders = [cut.quarantine for cut in log_dir.earlier_cuts]
+        folders = {cut.quarantine for cut in log_dir.earlier_cuts}
         if not report.dry_run:
-            folders.insert(0, log_dir.quarantine)
-        places = dict.fromkeys(_given_place(log_dir.log_dir, folder) for folder in folders if folder)
-        yield from ((log_dir.log_dir, place) for place in places)
+            folders.add(log_dir.quarantine)
+        places = Counter(_given_place(log_dir.log_dir, folder) for folder in folders if folder)
+        yield from ((log_dir.log_dir, place, count) for place, count in places.items())
 
 
 def _given_place(log_dir: str, quarantine: str) -> str | None:
