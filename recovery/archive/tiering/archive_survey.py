@@ -23,6 +23,7 @@ from recovery.archive.tiering.figures import OF_ARCHIVE
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.partition_state import PartitionState
 from recovery.errors import UsageError
+from recovery.quantity import count_text
 from recovery.stop_request import StopRequest
 from segfmt.remote_log_metadata import RemoteSegment
 
@@ -85,6 +86,7 @@ class ArchiveSurvey:
         self._walk = ArchiveWalk(self._store, options.layout, is_chosen=self._is_chosen)
         self._take_listed(stop)
         self._take_missing()
+        self._refuse_others()
 
     def of(self, state: PartitionState) -> dict[str, Any]:
         """Return the figures of a partition, each of `OF_ARCHIVE` by its name; a partition is asked for once."""
@@ -138,6 +140,21 @@ class ArchiveSurvey:
             "Remedy: name the folder or bucket that the brokers' remote storage manager writes to"
         )
 
+    def _refuse_others(self) -> None:
+        """Refuse an archive with nothing of what was copied, and with partitions that nobody here knows."""
+        ours = [self._figures[key] for key in self._figures.keys() & self._chosen]
+        found = sum(one.get("archived_segments", 0) for one in self._figures.values())
+        if (
+            found
+            and any(one.get("missing_segments") for one in ours)
+            and not any(one.get("archived_segments") for one in ours)
+        ):
+            raise UsageError(
+                f"{self._store.url}: no segment of these log dirs' partitions is in it, and "
+                f"{count_text(found, 'segment')} of others. Remedy: name the remote storage of this cluster, or the "
+                "folder or prefix above this one"
+            )
+
     def _take_missing(self) -> None:
         """Take in the partitions of which nothing lies there; if not all was listed, they are not known."""
         if self._walk.unlisted:
@@ -187,6 +204,7 @@ def _compared(inventory: PartitionInventory, remote: Mapping[str, RemoteSegment]
         "missing_segments": len(missing),
         "missing_bytes": sum(remote[one.segment_id].size_bytes for one in missing),
         "incomplete_segments": len(incomplete) - sum(map(_lacks_log, incomplete)),
+        "wrong_size_segments": len({one.file for one in inventory.findings if one.rule == "object-size"}),
         "orphan_segments": len(orphans),
         "orphan_bytes": sum(one.size_bytes for one in orphans),
         "undeleted_segments": len(undeleted),

@@ -47,6 +47,7 @@ class TieringFigures:
             These and the following are None without an archive.
         missing_segments, missing_bytes: finished, and their log does not lie there; bytes as brokers know them.
         incomplete_segments: finished, and their log lies there, but not all other objects.
+        wrong_size_segments: finished, and what lies there is not as large as it was when it was copied.
         orphan_segments, orphan_bytes: objects of segments that brokers do not know.
         undeleted_segments, undeleted_bytes: objects of segments whose deletion is finished.
         uncompared_segments: that may be orphans, or newer than what was read of the metadata topic.
@@ -77,6 +78,7 @@ class TieringFigures:
     missing_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
     missing_bytes: int | None = field(default=None, metadata=_OF_ARCHIVE)
     incomplete_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
+    wrong_size_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
     orphan_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)
     orphan_bytes: int | None = field(default=None, metadata=_OF_ARCHIVE)
     undeleted_segments: int | None = field(default=None, metadata=_OF_ARCHIVE)

@@ -57,6 +57,7 @@ _OWN: Final = {
     "missing_segments": ("missing_segments", "Finished segments whose log is not in the archive."),
     "missing_bytes": ("missing_bytes", "Bytes of these, as brokers know them."),
     "incomplete_segments": ("incomplete_segments", "Finished segments without an object besides the log."),
+    "wrong_size_segments": ("wrong_size_segments", "Finished segments with objects of another size."),
     "orphan_segments": ("orphan_segments", "Segments in the archive that brokers do not know."),
     "orphan_bytes": ("orphan_bytes", "Bytes of all objects of these."),
     "undeleted_segments": (

@@ -198,6 +198,11 @@ def _losses(one: TieredPartition, archive: Archive) -> Iterator[str]:
             f"MISSING {name}: {count_text(figures.incomplete_segments, 'finished segment')} without indexes or other "
             f"objects in {place}: {remedy}"
         )
+    if figures.wrong_size_segments:
+        yield (
+            f"DAMAGED {name}: {count_text(figures.wrong_size_segments, 'finished segment')} in {place} not as large as "
+            "when copied: archive verify says what of them is sound"
+        )
 
 
 def _found(figures: TieringFigures) -> str:

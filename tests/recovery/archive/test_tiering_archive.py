@@ -193,6 +193,28 @@ def test_a_partition_that_is_not_there_and_one_that_is_too_much(archive: TieredA
     assert only["otherPartitions"] == 0
 
 
+def test_a_segment_of_another_size_is_not_whole(archive: TieredArchive) -> None:
+    log = next(path for path in segment_files(folder_of(archive, "plain-0"), 1) if path.suffix == ".log")
+    log.write_bytes(b"")
+    done = metrics(archive, archive.path)
+    assert done.exit_code == 0
+    plain = by_name(done.report)["plain-0"]
+    assert (plain["wrongSizeSegments"], plain["missingSegments"], plain["incompleteSegments"]) == (1, 0, 0)
+    assert sum(one["wrongSizeSegments"] for one in done.report["partitions"]) == 1
+    assert "DAMAGED plain-0: 1 finished segment in " in measured(archive).to_text()
+
+
+def test_an_archive_of_another_cluster_is_refused(archive: TieredArchive) -> None:
+    for folder in archive.path.iterdir():
+        name, _, number = folder.name[:-23].rpartition("-")
+        if folder.is_dir():
+            folder.rename(folder.with_name(f"{name}-{number}-{NEW_ID}"))
+    with pytest.raises(
+        UsageError, match=r"no segment of these log dirs' partitions is in it, and [0-9]+ segments of"
+    ):
+        measured(archive)
+
+
 def test_a_topic_of_which_nothing_was_copied_is_known_to_be_empty(archive: TieredArchive) -> None:
     done = metrics(archive, archive.path, "--topic", "empty")
     (one,) = done.report["partitions"]
