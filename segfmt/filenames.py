@@ -253,7 +253,7 @@ def _folder_state(name: str) -> FolderState:
 def _folder_error(name: str) -> FileNameError:
     return FileNameError(
         f"folder {name!r} is neither topic-partition nor topic-partition.uniqueId-delete|-future|-stray; "
-        "a broker refuses to start while it lies in a log dir: move it away",
+        "a broker refuses to start while it lies in a log dir",
         kafka="KafkaException",
     )
 

@@ -43,7 +43,7 @@ class _Parser(argparse.ArgumentParser):
     def _meant(self, unknown: Iterable[str]) -> str:
         """Return which of this command's options are near to *unknown* ones, as the end of a sentence."""
         given = (word.partition("=")[0] for word in unknown if word.startswith("--"))
-        near = [get_close_matches(option, self._option_string_actions, n=1) for option in given]
+        near = [get_close_matches(option, self._option_string_actions, n=1, cutoff=0.7) for option in given]
         named = " and ".join(option for options in near for option in options)
         return f"; is {named} meant?" if named else ""
 
@@ -58,7 +58,8 @@ class _Parser(argparse.ArgumentParser):
             raise
 
     def error(self, message: str) -> None:  # type: ignore[override]  # it does not return in either class
-        _complain(f"{self.prog}: {message}. Remedy: see {self.prog} --help")
+        end = "" if message.endswith("?") else "."
+        _complain(f"{self.prog}: {message}{end} Remedy: see {self.prog} --help")
         sys.exit(1)
 
 

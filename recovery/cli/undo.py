@@ -45,9 +45,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         dest="run_name",
         help="the run to take back (default: the newest of each log dir)",
     )
-    parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="change nothing, list what would be done"
-    )
+    parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what would be done")
+    parser.add_argument("-v", "--verbose", action="store_true", help="list each action in the text, too")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the result")
     parser.set_defaults(run=run)
 
@@ -81,7 +80,12 @@ def run(arguments: argparse.Namespace) -> int:
         lines = (
             [_to_json(undone, dry_run=arguments.dry_run)]
             if arguments.format == "json"
-            else _lines(undone, quarantine_dir=dirs.quarantine_dir)
+            else _lines(
+                undone,
+                quarantine_dir=dirs.quarantine_dir,
+                dry_run=arguments.dry_run,
+                with_actions=arguments.verbose,
+            )
         )
         print_result("\n".join(lines), signals)
     return 0
@@ -110,7 +114,9 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
     return json.dumps(document, indent=2)
 
 
-def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Iterable[str]:
+def _lines(
+    undone: Iterable[LogDirUndo], *, quarantine_dir: str | None, dry_run: bool, with_actions: bool
+) -> Iterable[str]:
     from recovery.plan.actions import action_words
     from recovery.printable import printable
     from recovery.quantity import count_text, exact_bytes_text
@@ -131,7 +137,10 @@ def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Itera
             continue
         yield printable(
             f"{undoing.log_dir}: run {undoing.run}, {count_text(len(undoing.partitions), 'partition')}, "
-            f"{exact_bytes_text(undoing.restored_bytes)} restored"
+            f"{exact_bytes_text(undoing.restored_bytes)} {'to be restored' if dry_run else 'restored'}"
         )
-        yield from (printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions)
+        if with_actions:
+            yield from (
+                printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions
+            )
         yield from (printable(f"  {moved}: moved back") for moved in undoing.moved_back)

@@ -347,7 +347,7 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
 
 def _not_chosen(report: RecoveryReport) -> Iterator[str]:
     if left := sum(len(log_dir.not_chosen) for log_dir in report.log_dirs):
-        yield f"{count_text(left, 'log')} not chosen, and left as they were"
+        yield f"{count_text(left, 'log')} not chosen, and left as {'it was' if left == 1 else 'they were'}"
 
 
 def _is_kept_open_by_choice(report: RecoveryReport) -> bool:
