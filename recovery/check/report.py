@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,11 @@ from recovery.broker.starting_release import StartingRelease
 from recovery.check.finding import FileVerdict
 from recovery.printable import printable
 from recovery.problem import Note
-from recovery.quantity import bytes_text
+from recovery.quantity import bytes_text, count_text
 
 _MOST_NOTES = 20
+_MOST_ALIKE = 3
+"""Notes that differ in the file alone, and are listed each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,20 +132,29 @@ class VerifyReport:
         }
         return json.dumps(report, indent=2)
 
-    def to_text(self) -> str:
-        """Return the report for people: what is damaged, what could not be read, notes and a summary."""
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for people: what is damaged, what could not be read, notes and a summary.
+
+        Args:
+            verbosity: -1: damage and what could not be read alone; 0: notes that say the same of many files are one
+                line; 1: all are there.
+        """
         lines: list[str] = []
-        notes: list[str] = []
+        notes: dict[tuple[str, str], list[str]] = {}
         for log_dir in self.log_dirs:
             if log_dir.error is not None:
                 lines.append(f"NOT CHECKED {printable(log_dir.log_dir)}: {printable(log_dir.error)}")
             for file in log_dir.files:
                 for finding, line in zip(file.findings, file.lines(), strict=True):
-                    (notes if finding.severity == "note" else lines).append(line)
-        if len(notes) > _MOST_NOTES:
-            notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more notes"]
-        notes += [f"note: {printable(note.text)}" for note in self.notes]
-        return "\n".join([*lines, *notes, *self._summary()])
+                    if finding.severity == "note":
+                        notes.setdefault((finding.rule, finding.detail), []).append(line)
+                    else:
+                        lines.append(line)
+        if verbosity >= 0:
+            lines += _note_lines(notes.values(), is_each=verbosity > 0)
+            lines += [f"note: {printable(note.text)}" for note in self.notes]
+            lines += self._summary()
+        return "\n".join(lines)
 
     def _summary(self) -> list[str]:
         lines = []
@@ -152,15 +163,32 @@ class VerifyReport:
             if not log_dir.is_live:
                 state += " cleanly" if log_dir.had_clean_shutdown else ", not cleanly"
             lines.append(
-                f"{printable(log_dir.log_dir)} ({state}): {log_dir.partition_count} partitions, "
-                f"{log_dir.segment_count} segments, {log_dir.batch_count} batches"
+                f"{printable(log_dir.log_dir)} ({state}): {count_text(log_dir.partition_count, 'partition')}, "
+                f"{count_text(log_dir.segment_count, 'segment')}, "
+                f"{count_text(log_dir.batch_count, 'batch', 'batches')}"
             )
         count = sum(1 for _ in self.files)
-        checked = (
-            f"{count} files, {bytes_text(self.checked_bytes)} checked{' deeply' if self.is_deep else ''}"
-        )
-        outcome = f"{len(self.damaged)} damaged, {len(self.unchecked)} not checked"
+        how = " deeply" if self.is_deep else ""
+        checked = f"{count_text(count, 'file')}, {bytes_text(self.checked_bytes)} checked{how}"
+        outcome = f"{len(self.damaged):,} damaged, {len(self.unchecked):,} not checked"
         end = "interrupted" if self.signal_number else outcome
         lines.append(f"checked {self.release}")
         lines.append(f"{checked} in {self.duration_ms / 1000:.1f} s: {end}")
         return lines
+
+
+def _note_lines(notes: Iterable[list[str]], *, is_each: bool) -> list[str]:
+    """Return lines for *notes*, those together that say the same of several files."""
+    if is_each:
+        return [line for alike in notes for line in alike]
+    lines = []
+    for alike in notes:
+        lines += alike[: 1 if len(alike) > _MOST_ALIKE else _MOST_ALIKE]
+        if len(alike) > _MOST_ALIKE:
+            lines.append(f"    the same of {count_text(len(alike) - 1, 'more file')} (-v lists them)")
+    if len(lines) > _MOST_NOTES:
+        lines = [
+            *lines[:_MOST_NOTES],
+            f"... {count_text(len(lines) - _MOST_NOTES, 'more line')} (-v lists them)",
+        ]
+    return lines

@@ -116,17 +116,15 @@ def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> N
     )
 
 
-def add_verbosity_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `-q` and `-v`, which `verbosity_of` reads."""
+def add_verbosity_arguments(parser: argparse.ArgumentParser, more: str) -> None:
+    """Declare `-q` and `-v`, which says *more*; `verbosity_of` reads them."""
     much = parser.add_argument_group("how much the report says as text").add_mutually_exclusive_group()
     much.add_argument("-q", "--quiet", action="store_true", help="problems alone; nothing if there are none")
-    much.add_argument(
-        "-v", "--verbose", action="count", default=0, help="each partition; -vv: also each action"
-    )
+    much.add_argument("-v", "--verbose", action="count", default=0, help=more)
 
 
 def verbosity_of(arguments: argparse.Namespace) -> int:
-    """Return how much the report says: -1 for problems alone, 0, 1 for each partition, 2 for each action."""
+    """Return how much the report says: -1 for problems alone, 0, or how often `-v` was given."""
     return -1 if arguments.quiet else int(arguments.verbose)
 
 

@@ -125,7 +125,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="exit with 0 if cuts are all there is to report",
     )
     add_watching_arguments(parser, served="the KIP-831 gauges and more")
-    add_verbosity_arguments(parser)
+    add_verbosity_arguments(parser, "each partition; -vv: also each action")
     parser.set_defaults(run=run)
 
 

@@ -13,11 +13,13 @@ from recovery.cli.arguments import (
     add_release_argument,
     add_setting_arguments,
     add_thread_argument,
+    add_verbosity_arguments,
     add_watching_arguments,
     log_dirs_of,
     observer_options,
     properties_of,
     topic_configs_of,
+    verbosity_of,
 )
 from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
@@ -67,6 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     add_reading_arguments(settings)
     parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
     add_watching_arguments(parser, served="progress")
+    add_verbosity_arguments(parser, "each note")
     parser.set_defaults(run=run, command="verify")
 
 
@@ -78,7 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was checked", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
+        print_result(text, signals)
     return report.exit_code
 
 

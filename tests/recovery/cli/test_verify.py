@@ -88,6 +88,22 @@ def test_the_options_are_those_of_the_document() -> None:
     assert build_parser().parse_args(["verify", "--log-dirs", "x"]).max_bytes_per_second is None
 
 
+def test_notes_of_many_files_are_one_line_and_each_with_v(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    command = ("verify", "-c", sample.config, "--progress", "none")
+    short, each, quiet = (run(*command, *more).stdout for more in ((), ("-v",), ("-q",)))
+    leftovers = [line for line in each.splitlines() if ": leftover: " in line]
+    assert len(leftovers) == 70
+    assert [line for line in short.splitlines() if "leftover" in line] == leftovers[:1]
+    assert "    the same of 69 more files (-v lists them)\n" in short
+    assert quiet == ""
+    log = max(sample.log_dirs[0].glob("codec-none-0/*.log"))
+    log.write_bytes(log.read_bytes()[:200] + b"x" + log.read_bytes()[201:])
+    damaged = run(*command, "-q")
+    assert (damaged.exit_code, len(damaged.stdout.splitlines())) == (2, 1)
+    assert str(log) in damaged.stdout
+
+
 def test_text_and_progress(sample: Sample) -> None:
     done = run("verify", "-c", sample.config, "--progress", "log")
     assert done.exit_code == 0
