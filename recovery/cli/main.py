@@ -15,7 +15,18 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from recovery.cli import archive, estimate, log_dirs, quarantine, recover, undo, verify, warm, watch
+from recovery.cli import (
+    archive,
+    completion,
+    estimate,
+    log_dirs,
+    quarantine,
+    recover,
+    undo,
+    verify,
+    warm,
+    watch,
+)
 from recovery.errors import RecoveryError, exit_code_of
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -24,7 +35,7 @@ from recovery.version import VERSION
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """If set, the line about an error in the tool itself is followed by the traceback."""
 
-_COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive, warm)
+_COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive, warm, completion)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -101,7 +101,7 @@ def test_in_words(sample: Sample, expected: list[tuple[int, int]]) -> None:
     done = run("recover", "-c", sample.config, "--progress", "json", "--now", str(sample.now_ms))
     assert done.exit_code == 2
     (first, last) = expected[0]
-    assert f"  {FOLDER}: found by an earlier run, at 20" in done.stdout
+    assert f"/{FOLDER}: found by an earlier run, at 20" in done.stdout
     assert f"offsets {first} to {last} are missing before " in done.stdout
     assert "cut off" not in done.stdout
     (told,) = (
