@@ -43,10 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     parser = build_parser()
     for action in _actions(parser):
-        if action.metavar in _FOLDERS:
-            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]  # shtab's way to be told
-        elif action.metavar == "FILE":
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        paths = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE
+        if action.metavar in (*_FOLDERS, "FILE"):
+            action.complete = paths  # type: ignore[attr-defined]  # shtab's way to be told
     print_result(shtab.complete(parser, arguments.shell))
     return 0
 

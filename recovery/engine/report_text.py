@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from recovery.load.model import Cut
-from recovery.logdir.quarantine_place import possible_roots
+from recovery.logdir.quarantine_place import given_place
 from recovery.quantity import bytes_text, count_text, exact_bytes_text
 from recovery.watch.phases import PhaseTime
 
@@ -382,11 +382,5 @@ def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None, int]
         folders = {cut.quarantine for cut in log_dir.earlier_cuts}
         if not report.dry_run:
             folders.add(log_dir.quarantine)
-        places = Counter(_given_place(log_dir.log_dir, folder) for folder in folders if folder)
+        places = Counter(given_place(log_dir.log_dir, folder) for folder in folders if folder)
         yield from ((log_dir.log_dir, place, count) for place, count in places.items())
-
-
-def _given_place(log_dir: str, quarantine: str) -> str | None:
-    """Return the folder that was given for *quarantine* of a run, None if it lies where it does by default."""
-    root = os.path.dirname(quarantine)
-    return None if root in possible_roots(log_dir, None) else os.path.dirname(root)

@@ -33,6 +33,7 @@ JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
 """The files of an interrupted recovery and of an interrupted undo, in the folder of all runs."""
 SIBLING_SUFFIX = ".quarantine"
 INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
+_OURS_INSIDE = re.compile(r"__cluster_metadata-0\.[a-z]+-stray")
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 
@@ -156,3 +157,14 @@ def started_ms_of(name: str) -> int | None:
     except ValueError:
         return None
     return int(started.timestamp()) * 1000
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a folder of this name, in a log dir or beside it, holds what this tool has set aside."""
+    return name.endswith(SIBLING_SUFFIX) or _OURS_INSIDE.fullmatch(name) is not None
+
+
+def given_place(log_dir: str, run_folder: str) -> str | None:
+    """Return the folder that was given for the quarantine of a run, None if it lies where it does by default."""
+    root = os.path.dirname(run_folder)
+    return None if root in possible_roots(log_dir, None) else os.path.dirname(root)

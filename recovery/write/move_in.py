@@ -106,6 +106,11 @@ class _Intent:
     commit: Commit | None = None
 
 
+def intended_folders(log_dir: str) -> list[str]:
+    """Return all folders of the intent in the stage of *log_dir*, moved in or not."""
+    return [one.folder for one in _read_intent(log_dir).partitions]
+
+
 def folders_to_move(log_dir: str) -> list[str]:
     """Return the folders of the intent in the stage of *log_dir* that are not moved in yet."""
     staged = staged_log_dir(log_dir)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import ROOT
 from tests.documents.texts import DOCUMENTS, FENCE, text_of
 from tests.logs.samples import Sample, unpack
 
@@ -16,6 +17,8 @@ EXTRAS = (PLAIN, CLIENT, ARCHIVE, SPARK, BOTH)
 CONFIG = "-c /etc/kafka/server.properties"
 S3 = "kafka-log-recovery archive"
 
+FAULTS = ROOT / "docs" / "operate" / "faults.md"
+"""Its commands are run by `tests/documents/test_faults_page.py`."""
 RUN: dict[str, tuple[str, int]] = {
     f"kafka-log-recovery recover {CONFIG} --dry-run": (PLAIN, 0),
     f"kafka-log-recovery recover {CONFIG}": (PLAIN, 0),
@@ -146,6 +149,8 @@ def documented() -> dict[str, Path]:
     """Return the commands in blocks of the documents, without comments, and where each stands first."""
     found: dict[str, Path] = {}
     for document in DOCUMENTS:
+        if document == FAULTS:
+            continue
         for _, code in FENCE.findall(text_of(document)):
             for command in _commands(code):
                 found.setdefault(command, document)

@@ -14,6 +14,7 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Level, Store
+from recovery.logdir.quarantine_place import is_ours
 from recovery.threads import PoolAhead
 
 LISTED_AHEAD = 16
@@ -61,7 +62,8 @@ def walk(
 ) -> Iterator[Walked | UnlistedPrefix | OtherLayout]:
     """Yield the partitions in *store* in the order of their prefixes, and those that one of the *others* recognises.
 
-    A folder that has the name of a partition, but no objects and further folders, is looked into.
+    A folder that has the name of a partition, but no objects and further folders, is looked into; what a recovery of a
+    copied log dir has set aside is not.
 
     Raises:
         OSError: the archive itself cannot be listed.
@@ -118,7 +120,8 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | Unlisted
     while True:
         while len(pending) < LISTED_AHEAD and (prefix := next(prefixes, None)) is not None:
             where = walk.layout.partition_at(prefix.rstrip("/"))
-            if where is None or walk.is_chosen(where):
+            is_archived = not is_ours(prefix.rstrip("/").rpartition("/")[2])
+            if is_archived and (where is None or walk.is_chosen(where)):
                 pending.append((prefix, walk.list(prefix)))
         if not pending:
             return

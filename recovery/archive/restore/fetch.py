@@ -78,8 +78,7 @@ def fetch_segment(
             walk = walk_headers(window.octets, position=window.position, end_position=windows.end_position)
             if walk.end not in (WalkEnd.NEED_BYTES, WalkEnd.FULL) and walk.position < windows.end_position:
                 raise DamagedSegmentError(
-                    f"{name}: {windows.end_position - walk.position} bytes at position {walk.position} are no batch. "
-                    "Remedy: run archive recover, and restore its output"
+                    f"{name}: {windows.end_position - walk.position:,} bytes at position {walk.position:,} are no batch"
                 )
             size_bytes = fetch.take(window.octets, walk.rows, window.position, walk.position)
             with of_log_dir(log_dir), naming(path):

@@ -218,7 +218,11 @@ class LogDirRestore:
         faults = self._faults[planned.source.name]
         if faults:
             is_failed = any(isinstance(fault, OSError) for fault in faults)
-            return _left(planned, map(str, faults), status="failed" if is_failed else "refused")
+            texts = [
+                f"{fault}. {_remedy(planned)}" if isinstance(fault, DamagedSegmentError) else str(fault)
+                for fault in faults
+            ]
+            return _left(planned, texts, status="failed" if is_failed else "refused")
         if planned.mode == "aux" or self.failure is not None:
             return result
         try:
@@ -233,7 +237,10 @@ class LogDirRestore:
         """Return what becomes of a partition whose log was recovered in the stage."""
         if report is None:
             return _left(planned, ["it was not recovered after it was fetched"], status="failed")
-        if report.cuts or report.status in ("truncated", "refused", "failed"):
+        if report.cuts:
+            texts = [f"{cut.file}, position {cut.position:,}: {cut.reason}" for cut in report.cuts]
+            return _left(planned, [f"{'; '.join(texts)}. {_remedy(planned)}"])
+        if report.status in ("truncated", "refused", "failed"):
             return _left(planned, report.reasons or ["its log is damaged"])
         if result.log_end_offset not in (None, report.log_end_offset):
             why = f"it ends at offset {report.log_end_offset}, and should at {result.log_end_offset}"
@@ -260,6 +267,16 @@ class LogDirRestore:
             is_begun = has_intent(self.log_dir)
         left = "what is missing of it is moved in then" if is_begun else "nothing of it is in the log dir"
         return f"Remedy: see to that disk, and start again; {left}"
+
+
+def _remedy(planned: PlannedRestore) -> str:
+    """Return what helps where a log in the archive is damaged."""
+    if planned.source.layout.is_tiered:
+        return "Remedy: put sound objects in the place of those that archive verify calls damaged"
+    return (
+        "Remedy: recover the copied log dir (kafka-log-recovery recover --force --log-dirs), which cuts what is "
+        "damaged and keeps it, and restore again"
+    )
 
 
 def _left(

@@ -132,7 +132,12 @@ class Planner:
         next_offset = self._next_offset(source, topic_id) if self._options.is_aux else None
         is_renumbered, warnings = self._leader_epochs(source, assignment)
         remote_start, more = self._remote_start(source, topic_id)
-        warnings += [*more, *self._other_leaders(assignment)]
+        warnings += [*source.warnings, *more, *self._other_leaders(assignment)]
+        if source.gaps and not self._target.facts.settings_of(source.where.topic).is_compacted:
+            raise ValueError(
+                f"{'; '.join(source.gaps)}. Remedy: look for the segments where the copy came from; if the log was "
+                f"compacted, give --topic-config with cleanup.policy=compact for {source.where.topic}"
+            )
         if remote_start is not None and is_renumbered:
             raise ValueError(
                 "a part of it is in remote storage under its own leader epochs, and the cluster's is lower. Remedy: "

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from recovery.logdir.quarantine_place import given_place
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
@@ -84,13 +87,31 @@ class RestoredPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRestore:
+    """What an interrupted run had fetched, and this one has moved in before its own work.
+
+    Attributes:
+        partitions: their folders.
+        quarantine: the run's folder, for `undo`: that of the interrupted run, if it goes on.
+    """
+
+    partitions: Sequence[str]
+    quarantine: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"partitions": list(self.partitions), "quarantine": self.quarantine}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredLogDir:
     """One log dir of the broker.
 
     Attributes:
         needed_bytes: at most, for what goes there.
         usable_bytes: that were free there for the broker's user; None if not known.
-        quarantine: the run's folder, for `undo`; None if nothing was changed there.
+        finished: of an interrupted run; None if there was none.
+        quarantine: the run's folder, for `undo`; None if nothing was changed there besides.
         error: the I/O error that ended the work there, None if none did.
     """
 
@@ -98,6 +119,7 @@ class RestoredLogDir:
     is_cordoned: bool
     needed_bytes: int
     usable_bytes: int | None
+    finished: FinishedRestore | None = None
     quarantine: str | None = None
     error: str | None = None
 
@@ -108,6 +130,7 @@ class RestoredLogDir:
             "isCordoned": self.is_cordoned,
             "neededBytes": self.needed_bytes,
             "usableBytes": -1 if self.usable_bytes is None else self.usable_bytes,
+            "finished": None if self.finished is None else self.finished.to_json(),
             "quarantine": self.quarantine,
             "error": self.error,
         }
@@ -147,6 +170,12 @@ class RestoreReport:
     def to_text(self) -> str:
         """Return the report as text, problems first."""
         lines = [f"OFFLINE {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
+        lines += [
+            f"FINISHED {one.log_dir}: moved in what an interrupted run had fetched: "
+            f"{', '.join(one.finished.partitions)}"
+            for one in self.log_dirs
+            if one.finished is not None
+        ]
         ordered = sorted(self.partitions, key=lambda one: one.status not in ("refused", "failed"))
         lines += [line for one in ordered for line in one.lines(dry_run=self.dry_run)]
         lines += [f"warning: {text}" for text in self.warnings]
@@ -156,15 +185,37 @@ class RestoreReport:
             lines.append(
                 f"{log_dir.log_dir}: {bytes_text(log_dir.needed_bytes)} needed, {usable} usable{cordoned}"
             )
-            if log_dir.quarantine is not None:
-                lines.append(f"  undo takes it back: {log_dir.quarantine}")
         counts = {
             status: sum(one.status == status for one in self.partitions)
             for status in ("restored", "unchanged", "refused", "failed")
         }
         summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        ended = "Nothing was written (dry run)." if self.dry_run else "Start the broker now."
         lines.append(
-            f"{count_text(len(self.partitions), 'partition')}: {summary or 'nothing to do'}. {ended}"
+            f"{count_text(len(self.partitions), 'partition')}: {summary or 'nothing to do'}. {self._next()}"
         )
+        lines += self._ways_back()
         return "\n".join(map(printable, lines))
+
+    def _next(self) -> str:
+        """Return what the operator does next."""
+        if self.dry_run:
+            return "Nothing was written (dry run)."
+        if self.exit_code == 0:
+            return "Start the broker now."
+        return (
+            "A broker that is started now begins empty what is not there, or fetches it from other replicas."
+        )
+
+    def _ways_back(self) -> Iterator[str]:
+        """Yield commands that take back what was done, for log dirs with the same place of quarantine together."""
+        places: dict[tuple[str | None, int], list[str]] = {}
+        for one in self.log_dirs:
+            runs = {one.quarantine, None if one.finished is None else one.finished.quarantine} - {None}
+            for place, count in Counter(given_place(one.log_dir, run) for run in runs if run).items():
+                places.setdefault((place, count), []).append(one.log_dir)
+        for (place, count), log_dirs in places.items():
+            options = f"--log-dirs {shlex.quote(','.join(log_dirs))}"
+            if place is not None:
+                options += f" --quarantine-dir {shlex.quote(place)}"
+            this = "this takes it back" if count == 1 else f"this, {count} times, takes it back run by run"
+            yield f"{this}: kafka-log-recovery undo {options}"

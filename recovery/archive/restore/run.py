@@ -24,7 +24,7 @@ from recovery.archive.restore.log_dir_restore import LogDirRestore
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.plan import PlannedRestore, Planner, refused
 from recovery.archive.restore.progress import RestoreProgress
-from recovery.archive.restore.report import RestoredLogDir, RestoredPartition, RestoreReport
+from recovery.archive.restore.report import FinishedRestore, RestoredLogDir, RestoredPartition, RestoreReport
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import staged_bytes
 from recovery.archive.restore.target import Target, TargetDir
@@ -46,7 +46,7 @@ from recovery.quantity import bytes_text
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
-from recovery.write.move_in import finish_move_in, has_intent, remove_stage
+from recovery.write.move_in import finish_move_in, has_intent, intended_folders, remove_stage
 from recovery.write.quarantine import Quarantine
 
 
@@ -97,6 +97,7 @@ class _Run:
         self._limit = RateLimit(options.broker.max_bytes_per_second, check=stop.check)
         self._thread_count = target.facts.thread_count
         self._quarantines: dict[str, str] = {}
+        self._finished: dict[str, FinishedRestore] = {}
         self._failures: dict[str, OSError] = {}
         self._warnings: list[str] = []
         self._now_ms = options.broker.now_ms or time.time_ns() // 1_000_000
@@ -139,6 +140,7 @@ class _Run:
                     is_cordoned=target.is_cordoned,
                     needed_bytes=needed.get(target.log_dir, 0),
                     usable_bytes=target.usable_bytes,
+                    finished=self._finished.get(target.log_dir),
                     quarantine=self._quarantines.get(target.log_dir),
                     error=self._error_of(target),
                 )
@@ -172,11 +174,14 @@ class _Run:
             f"{log_dir}: what an interrupted restore has made of {folder} is given up: {reason}"
             for folder, reason in given_up.items()
         ]
+        left = tuple(folder for folder in intended_folders(log_dir) if folder not in given_up)
         if self._options.broker.dry_run:
-            self._warnings.append(f"{log_dir}: an interrupted restore would be finished first")
+            self._warnings.append(
+                f"{log_dir}: an interrupted restore would be finished first, which moves in {', '.join(left)}"
+            )
         else:
             run = finish_move_in(log_dir, partial(self._quarantine, log_dir), given_up)
-            self._note_quarantine(log_dir, run)
+            self._finished[log_dir] = FinishedRestore(partitions=left, quarantine=run)
 
     def _clear_stages(self) -> None:
         """Remove the stages. One from which partitions are still to be moved stays, and is finished by the next run."""

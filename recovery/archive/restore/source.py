@@ -11,11 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
+from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.segment_choice import choose_segments
-from recovery.archive.remote.log_dir_copy import read_log_dir_copy
+from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
+from recovery.archive.remote.told_ends import ToldEnd, ends_by_files
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
@@ -23,9 +25,13 @@ from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import (
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     FolderState,
     read_folder_name,
     time_index_name,
@@ -34,6 +40,10 @@ from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
 from segfmt.remote_log_metadata import RemoteSegment
 
+_BY_NAMES_ALONE = (
+    "by the names in the archive alone, a first or last segment that is missing does not show. "
+    "Remedy: give log dirs with --metadata"
+)
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -73,6 +83,8 @@ class SourcePartition:
         topic_id: as the archive has it; empty if it does not say.
         epochs: leader epochs of the log.
         log_start_offset: None if not known: the log begins with its first segment.
+        gaps: offsets that no segment has, a sentence each; a compacted log may have some.
+        warnings: what the restored log will lack.
         reasons: why it cannot be restored; a sentence each.
     """
 
@@ -82,6 +94,8 @@ class SourcePartition:
     segments: Sequence[SourceSegment] = ()
     epochs: Sequence[LeaderEpochEntry] = ()
     log_start_offset: int | None = None
+    gaps: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
 
     @property
@@ -136,8 +150,11 @@ def find_partitions(
 
 
 def _is_current(where: PartitionPrefix, layout: Layout) -> bool:
-    """Return whether a folder is a log's, and not one of a move, or a stray one."""
-    return layout.is_tiered or read_folder_name(where.folder).state is FolderState.CURRENT
+    """Return whether a folder is a log's of a topic, and not one of a move, a stray one, or the cluster's own."""
+    if layout.is_tiered:
+        return True
+    is_of_topic = where.topic != CLUSTER_METADATA_TOPIC
+    return is_of_topic and read_folder_name(where.folder).state is FolderState.CURRENT
 
 
 def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView | None) -> SourcePartition:
@@ -159,8 +176,20 @@ def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView 
             reasons.append(f"segment {segment.base_offset}: {error}")
     if remote is not None and remote.cut_off is not None:
         reasons.append(f"segment {remote.cut_off[0].start_offset}: {remote.cut_off[1]}")
+    gaps: list[str] = []
+    warnings: list[str] = []
     if not reasons:
-        reasons += _gaps(segments) if layout.is_tiered else []
+        ends = [_end_offset(store, layout, one) for one in segments]
+        copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
+        if layout.is_tiered:
+            reasons += _gaps(segments, ends)
+            if remote is None:
+                warnings.append(_BY_NAMES_ALONE)
+        else:
+            if copy.offset(CLEANER_OFFSET_CHECKPOINT, where) is None:
+                gaps = _gaps(segments, ends)
+            reasons += _missing_end(store, where, copy, ends)
+            warnings += _uncommitted_end(copy, where, ends)
     epochs: Sequence[LeaderEpochEntry] = ()
     start = None
     if segments and not reasons:
@@ -176,6 +205,8 @@ def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView 
         segments=segments,
         epochs=epochs,
         log_start_offset=start,
+        gaps=tuple(gaps),
+        warnings=tuple(warnings),
         reasons=tuple(reasons),
     )
 
@@ -224,12 +255,56 @@ def _max_timestamp_ms(files: ArchivedFiles, segment: ArchivedSegment) -> int | N
     return None
 
 
-def _gaps(segments: Sequence[SourceSegment]) -> list[str]:
+def _end_offset(store: Store, layout: Layout, segment: SourceSegment) -> int | None:
+    """Return the offset of a segment's last record: one before its first if it is empty, None if it cannot be read."""
+    if segment.end_offset is not None:
+        return segment.end_offset
+    if not segment.log_bytes:
+        return segment.segment.base_offset - 1
+    span = read_own_span(store, layout, segment.segment)
+    return None if span is None else span.end_offset
+
+
+def _gaps(segments: Sequence[SourceSegment], ends: Sequence[int | None]) -> list[str]:
     return [
-        f"offsets {one.end_offset + 1} to {after.segment.base_offset - 1} are in no segment of the archive"
-        for one, after in pairwise(segments)
-        if one.end_offset is not None and one.end_offset + 1 < after.segment.base_offset
+        f"offsets {end + 1} to {after.segment.base_offset - 1} are in no segment of the archive"
+        for end, (_, after) in zip(ends, pairwise(segments), strict=False)
+        if end is not None and end + 1 < after.segment.base_offset
     ]
+
+
+def _missing_end(
+    store: Store, where: PartitionPrefix, copy: LogDirCopy, ends: Sequence[int | None]
+) -> list[str]:
+    """Return why a copied log ends too early; what lies beside it is never ahead of it."""
+    told = list(ends_by_files(store, store.list_level(where.prefix).objects))
+    flushed = copy.offset(RECOVERY_POINT_CHECKPOINT, where)
+    if flushed is not None:
+        told.append(ToldEnd(flushed, RECOVERY_POINT_CHECKPOINT))
+    end = max(told, default=ToldEnd(0, ""))
+    if (ends and ends[-1] is None) or end.end_offset <= _log_end(ends):
+        return []
+    return [
+        f"it ends at offset {_log_end(ends)}, and {end.witness} tells of offset {end.end_offset - 1}. Remedy: copy the "
+        "log dir again; if its source is gone, recover the copied log dir (recover --force --log-dirs), which gives up "
+        "what is missing"
+    ]
+
+
+def _uncommitted_end(copy: LogDirCopy, where: PartitionPrefix, ends: Sequence[int | None]) -> list[str]:
+    """Return a warning if the high watermark, which a recovery does not touch, is above the log's end."""
+    committed = copy.offset(REPLICATION_OFFSET_CHECKPOINT, where)
+    if committed is None or (ends and ends[-1] is None) or committed <= _log_end(ends):
+        return []
+    return [
+        f"offsets {_log_end(ends)} to {committed - 1} were committed, by {REPLICATION_OFFSET_CHECKPOINT}, and are not "
+        "in the archive"
+    ]
+
+
+def _log_end(ends: Sequence[int | None]) -> int:
+    last = ends[-1] if ends else None
+    return 0 if last is None else last + 1
 
 
 def _epochs(

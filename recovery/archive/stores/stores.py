@@ -56,8 +56,12 @@ def open_store(url: str) -> OutputStore:
     """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
 
     Raises:
-        UsageError: this kind of store is not supported.
+        UsageError: this kind of store is not supported, or nothing is named.
     """
+    if not url.strip():
+        raise UsageError(
+            "an empty path or URL. Remedy: name a folder or a bucket; a shell variable may not be set"
+        )
     path = _local_path(url)
     if path is not None:
         from recovery.archive.stores.local_store import LocalStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -213,3 +213,29 @@ def test_a_log_that_a_broker_has_cut_off_gets_no_lines(bench: Bench) -> None:
         assert ("codecs", 0) not in read_offset_checkpoint(path.read_bytes())
     starts = read_offset_checkpoint((bench.log_dir / "log-start-offset-checkpoint").read_bytes())
     assert starts["plain", 0] == 0
+
+
+def test_what_an_interrupted_run_had_fetched_is_named_by_the_run_that_moves_it_in(bench: Bench) -> None:
+    """Also by a run for other partitions, which has nothing to say of these."""
+    before = bench.trees()
+    bench.killed(BEFORE_FOLDERS)
+    lost = bench.archive.log_dirs[1] / "transactions-1"
+    kept = bench.archive.root / "kept" / "transactions-1"
+    lost.rename(kept)
+    options = bench.options()
+    others = replace(options, archive=replace(options.archive, partitions=("transactions-1",)))
+    dry = restore(replace(others, broker=replace(others.broker, dry_run=True)))
+    (told,) = (text for text in dry.warnings if "would be finished first" in text)
+    assert all(name in told for name in NAMES)
+    report = restore(others)
+    (second,) = (one for one in report.log_dirs if one.log_dir == str(bench.log_dir))
+    assert second.finished is not None
+    assert sorted(second.finished.partitions) == sorted(NAMES)
+    assert {second.quarantine, second.finished.quarantine} & {None} == set()
+    text = report.to_text()
+    assert f"FINISHED {bench.log_dir}: moved in what an interrupted run had fetched: " in text
+    assert "this, 2 times, takes it back run by run: kafka-log-recovery undo --log-dirs " in text
+    for _ in range(2):
+        undo([str(bench.log_dir)])
+    kept.rename(lost)
+    assert bench.trees() == before
