@@ -59,6 +59,11 @@ class CopyOutcome:
     failed: UncopiedFile | None = None
     warning: str = ""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the log dir has the file no more."""
+        return self.sent_bytes is None and self.there_bytes is None and self.failed is None
+
 
 class FileCopier:
     """Copies files, from any thread.

@@ -10,12 +10,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from recovery.archive.stores.store import OutputStore
+from recovery.archive.stores.store import OutputStore, Store
 from recovery.errors import UsageError
 
 MANIFEST_KEY = "kafka-log-recovery-copy.jsonl"
@@ -95,12 +95,24 @@ class CopyManifest:
         store: the output.
         log_dirs: folder by log dir, for people.
         earlier: what earlier runs have copied.
-        is_forgotten: whether that does not count, and is only told.
+        unfinished: folders of which earlier runs have not copied all.
+        is_forgotten: whether what they have copied does not count, and is only told.
+        is_new: whether there was none.
     """
 
     def __init__(
-        self, store: OutputStore, log_dirs: Mapping[str, str], earlier: _Files, *, is_forgotten: bool = False
+        self,
+        store: OutputStore,
+        log_dirs: Mapping[str, str],
+        earlier: _Files,
+        *,
+        unfinished: Iterable[str] = (),
+        is_forgotten: bool = False,
+        is_new: bool = False,
     ) -> None:
+        self.is_new = is_new
+        self._unfinished = set(unfinished)
+        self._expected: set[str] = set()
         self._store = store
         self._log_dirs = dict(log_dirs)
         self._earlier = earlier
@@ -124,6 +136,34 @@ class CopyManifest:
         """Return which whole file earlier runs have copied to *key*, whether that counts or not."""
         return self._earlier.whole.get(key)
 
+    def keys(self, folder: str) -> Iterator[str]:
+        """Yield the keys of whole files below *folder* that earlier runs have copied."""
+        yield from (key for key in self._earlier.whole if key.startswith(f"{folder}/"))
+
+    def expect(self, listed: Iterable[str], missing: Iterable[str]) -> None:
+        """Take in which files there are to copy, and write down the folders of those that are not at the output yet.
+
+        A reader of the copy then knows that they are missing, however this run ends.
+
+        Args:
+            listed: keys of all files that were found.
+            missing: keys of those that are to be sent.
+        """
+        self._expected = set(missing)
+        self._unfinished -= {folder_of(key) for key in listed}
+        if self._expected:
+            self.write()
+
+    def forget(self, key: str) -> None:
+        """Take out a file that was removed from the output."""
+        self._durable.whole.pop(key, None)
+        self._earlier.whole.pop(key, None)
+
+    def settle(self, key: str) -> None:
+        """Take in that a file is gone from the log dir: nothing of it is missing."""
+        with self._lock:
+            self._expected.discard(key)
+
     def note(self, key: str, copied: CopiedFile, *, at: str, needless: str = "") -> None:
         """Note a file whose bytes are at the output now; the manifest is written there now and then.
 
@@ -134,6 +174,8 @@ class CopyManifest:
         """
         with self._lock:
             self._noted[key] = _Noted(copied, at, needless)
+            if copied.kept_bytes is None:
+                self._expected.discard(key)
             is_due = time.monotonic() > self._next_s
         if is_due and self._writing.acquire(blocking=False):
             try:
@@ -156,10 +198,11 @@ class CopyManifest:
         with self._lock:
             noted, self._noted = self._noted, {}
             needless, self._needless = self._needless, []
+            unfinished = self._unfinished | {folder_of(key) for key in self._expected}
         self._store.sync([one.at for one in noted.values()])
         for key, one in noted.items():
             self._durable.add(key, one.copied)
-        head = json.dumps({"version": _VERSION, "logDirs": self._log_dirs})
+        head = json.dumps({"version": _VERSION, "logDirs": self._log_dirs, "unfinished": sorted(unfinished)})
         self._store.replace(MANIFEST_KEY, "\n".join([head, *self._durable.lines(), ""]).encode())
         for object_key in [*needless, *(one.needless for one in noted.values() if one.needless)]:
             with suppress(FileNotFoundError):
@@ -181,7 +224,7 @@ def read_manifest(store: OutputStore, log_dirs: Mapping[str, str], *, is_forgott
     try:
         data = store.read(MANIFEST_KEY, most_bytes=_MOST_BYTES)
     except FileNotFoundError:
-        return CopyManifest(store, log_dirs, _Files())
+        return CopyManifest(store, log_dirs, _Files(), is_new=True)
     files = _Files()
     try:
         head, *lines = data.decode().splitlines()
@@ -191,6 +234,7 @@ def read_manifest(store: OutputStore, log_dirs: Mapping[str, str], *, is_forgott
             figures = FileFigures(int(size_bytes), int(mtime_ns), int(inode))
             files.add(str(key), CopiedFile(figures, str(sha256), int(kept[0]) if kept else None))
         others = {str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()}
+        unfinished = list(map(str, document.get("unfinished", ())))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{store.url}/{MANIFEST_KEY}: not the manifest of a copy ({error}). Remedy: choose another output"
@@ -201,4 +245,24 @@ def read_manifest(store: OutputStore, log_dirs: Mapping[str, str], *, is_forgott
                 f"{store.url}/{folder}: the copy of another log dir, {others[folder]}. Remedy: choose another output"
             )
     all_dirs = {log_dir: folder for folder, log_dir in others.items()} | dict(log_dirs)
-    return CopyManifest(store, all_dirs, files, is_forgotten=is_forgotten)
+    return CopyManifest(store, all_dirs, files, unfinished=unfinished, is_forgotten=is_forgotten)
+
+
+def folder_of(key: str) -> str:
+    """Return the folder of a file at the output: a partition's, or the log dir's for its own files, with a slash."""
+    return "".join(f"{part}/" for part in key.split("/")[:-1][:2])
+
+
+def read_unfinished(store: Store) -> frozenset[str]:
+    """Return the folders in the copy at *store* that are not whole; none if there is no manifest of a copy.
+
+    Raises:
+        OSError: there is one, and it cannot be read.
+    """
+    try:
+        data = store.read(MANIFEST_KEY, most_bytes=_MOST_BYTES)
+    except FileNotFoundError:
+        return frozenset()
+    with suppress(ValueError, TypeError, AttributeError):
+        return frozenset(map(str, json.loads(data.partition(b"\n")[0]).get("unfinished", ())))
+    return frozenset()

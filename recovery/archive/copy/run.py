@@ -20,16 +20,24 @@ from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.output import OutputFiles
 from recovery.archive.copy.progress import CopyProgress
 from recovery.archive.copy.report import CopiedLogDir, CopyReport
+from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import is_within, open_store
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
+from recovery.quantity import count_text
 from recovery.read.file_system import is_read_only, is_same
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.threads import PoolAhead
 from recovery.watch.events import Observer
 from recovery.watch.notifier import Notifier
+from segfmt.errors import FormatError
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
+from segfmt.kafka_uuid import format_uuid
+from segfmt.meta_properties import read_meta_properties
 
 _DEFAULT_THREADS = 2
 _FILES_AHEAD = 4
@@ -160,11 +168,60 @@ class _Run:
                 log_dir.failed.append(failed)
                 self._progress.fail(log_dir.log_dir, "", failed)
             log_dir.is_listed = all(one.file != log_dir.log_dir for one in found.failed)
+            self._refuse_another(log_dir, manifest)
             output.list_beside(log_dir.folder, (file.key for file in found.files), pool, self._thread_count)
+            self._leave_out_gone(log_dir, found.files, is_chosen, output, manifest)
             planned.append(_Planned(log_dir, [self._job(file, output, manifest) for file in found.files]))
         if all(one.is_listed for one in self._log_dirs):
             is_chosen.refuse_missing(", ".join(self._folders))
         return planned
+
+    def _refuse_another(self, log_dir: CopiedLogDir, manifest: CopyManifest) -> None:
+        """Raise UsageError if what is at the output is not the copy of this log dir, whatever its path is."""
+        place = f"{self._store.url}/{log_dir.folder}"
+        try:
+            level = self._store.list_level(f"{log_dir.folder}/")
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        ours = _properties_at(open_store(log_dir.log_dir), "")
+        theirs = _properties_at(self._store, f"{log_dir.folder}/")
+        if manifest.is_new and (level.objects or level.prefixes) and theirs != ours:
+            raise UsageError(
+                f"{place}: there are files, and no {MANIFEST_KEY} says that they are a copy. Remedy: choose another "
+                "output"
+            )
+        whose, of_copy = _identity(ours), _identity(theirs)
+        if whose and of_copy and whose != of_copy:
+            raise UsageError(
+                f"{place}: the copy of a log dir of {of_copy}, by {META_PROPERTIES}, and {log_dir.log_dir} is of "
+                f"{whose}. Remedy: choose another output"
+            )
+
+    def _leave_out_gone(
+        self,
+        log_dir: CopiedLogDir,
+        files: Sequence[FoundFile],
+        is_chosen: PartitionChoice,
+        output: OutputFiles,
+        manifest: CopyManifest,
+    ) -> None:
+        """Take the marker of a clean shutdown from the output if the log dir has none now, and tell what else is gone.
+
+        The marker would vouch for logs that are copied without it.
+        """
+        if not log_dir.is_listed:
+            return
+        found = {file.key for file in files}
+        marker = f"{log_dir.folder}/{CLEAN_SHUTDOWN_FILE}"
+        if marker not in found and output.size_bytes(marker) is not None:
+            output.remove(marker)
+            manifest.forget(marker)
+        gone = [key for key in manifest.keys(log_dir.folder) if key not in found]
+        if gone and is_chosen.is_everything:
+            self._warn(
+                f"{log_dir.log_dir}: {count_text(len(gone), 'file')} of earlier copies, such as {gone[0]}, gone there, "
+                "and kept at the output. Remedy: to have the log dir as it is now, copy it to another output"
+            )
 
     @staticmethod
     def _job(file: FoundFile, output: OutputFiles, manifest: CopyManifest) -> CopyJob:
@@ -184,9 +241,12 @@ class _Run:
         """Copy what is to be copied, and write down what was."""
         copier = FileCopier(self._store, manifest, self._limit, self._stop, self._progress.read)
         to_do = [self._to_do(one, copier, manifest) for one in planned]
+        missing = [file.key for one in to_do for file in one.files]
+        missing += [key for one in planned for key in _unlisted(one.log_dir)]
+        manifest.expect((file.key for one in planned for file in one.files), missing)
         try:
             for one in to_do:
-                self._copy_log_dir(one, copier, pool)
+                self._copy_log_dir(one, copier, manifest, pool)
         except BaseException:
             with suppress(OSError):  # the first error tells more
                 manifest.write()
@@ -213,7 +273,9 @@ class _Run:
             self._progress.take_offline(log_dir.log_dir, log_dir.failed[-1].error)
         return to_do
 
-    def _copy_log_dir(self, planned: _Planned, copier: FileCopier, pool: PoolAhead) -> None:
+    def _copy_log_dir(
+        self, planned: _Planned, copier: FileCopier, manifest: CopyManifest, pool: PoolAhead
+    ) -> None:
         if not planned.log_dir.is_listed:
             return
         self._progress.start_log_dir(planned.log_dir.log_dir, planned.files)
@@ -221,6 +283,8 @@ class _Run:
         for outcome in pool.map_ahead(copier.copy, jobs, _FILES_AHEAD * self._thread_count):
             if outcome is not None:
                 self._account(planned.log_dir, outcome)
+                if outcome.is_gone:
+                    manifest.settle(outcome.job.file.key)
         if not planned.log_dir.left_files:
             self._progress.finish_log_dir()
 
@@ -263,3 +327,29 @@ def _folders(log_dirs: Sequence[str]) -> Mapping[str, str]:
             name = f"{base}-{number}"
         taken[log_dir] = name
     return taken
+
+
+def _unlisted(log_dir: CopiedLogDir) -> Iterator[str]:
+    """Yield the folders that could not be listed, as they would be at the output."""
+    for failed in log_dir.failed:
+        path = os.path.relpath(failed.file, log_dir.log_dir)
+        yield f"{log_dir.folder}/" if path == "." else f"{log_dir.folder}/{path}/"
+
+
+def _properties_at(store: Store, prefix: str) -> bytes:
+    """Return the meta.properties below *prefix*, empty if there is none, or it cannot be read."""
+    with suppress(OSError):
+        return store.read(prefix + META_PROPERTIES, most_bytes=MOST_SMALL_FILE_BYTES)
+    return b""
+
+
+def _identity(properties: bytes) -> str:
+    """Return whose log dir it is, in words; empty if *properties* do not say."""
+    with suppress(FormatError):
+        found = read_meta_properties(properties) if properties else None
+        if found is not None:
+            directory = (
+                "" if found.directory_id is None else f", directory.id {format_uuid(found.directory_id)}"
+            )
+            return f"node {found.node_id} of cluster {found.cluster_id}{directory}"
+    return ""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
+from recovery.archive.copy.manifest import MANIFEST_KEY, read_unfinished
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
@@ -20,7 +21,9 @@ from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.remote.told_ends import ToldEnd, ends_by_files
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
+from recovery.archive.stores.stores import open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.errors import UsageError
 from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
@@ -43,6 +46,10 @@ from segfmt.remote_log_metadata import RemoteSegment
 _BY_NAMES_ALONE = (
     "by the names in the archive alone, a first or last segment that is missing does not show. "
     "Remedy: give log dirs with --metadata"
+)
+_NOT_WHOLE = (
+    "archive copy has not copied all of it. Remedy: start that again; if its source is gone, recover the copied log "
+    f"dir (recover --force --log-dirs), and move {MANIFEST_KEY} away: then what is there is taken as it is"
 )
 _TIME_ENTRY = struct.Struct(">qi")
 
@@ -129,6 +136,7 @@ def find_partitions(
             raise OSError(f"{walked.prefix}: cannot be listed: {walked.error}")
         if isinstance(walked, Walked):
             found.append(walked)
+    unfinished = _unfinished(store, layout)
     names: dict[tuple[str, int], list[str]] = {}
     for walked in found:
         where = walked.partition.where
@@ -145,8 +153,32 @@ def find_partitions(
                 "dir that is meant as the archive"
             )
             yield SourcePartition(where=where, layout=layout, reasons=(reason,))
+        elif where.prefix in unfinished:
+            yield SourcePartition(where=where, layout=layout, reasons=(_NOT_WHOLE,))
         else:
             yield _partition(store, layout, walked, broker)
+    walked_prefixes = {one.partition.where.prefix for one in found}
+    for prefix in sorted(unfinished - walked_prefixes):
+        absent = layout.partition_at(prefix.rstrip("/"))
+        if absent is not None and _is_current(absent, layout) and is_chosen(absent):
+            yield SourcePartition(where=absent, layout=layout, reasons=(_NOT_WHOLE,))
+
+
+def _unfinished(store: Store, layout: Layout) -> frozenset[str]:
+    """Return the prefixes in *store* of what a copy has not finished, by its manifest there, or in the folder above."""
+    if layout.is_tiered:
+        return frozenset()
+    found = read_unfinished(store)
+    above, _, name = store.url.rstrip("/").rpartition("/")
+    if above and not found:
+        with suppress(OSError, UsageError):  # which need not be there, nor be readable
+            folder = f"{name}/"
+            return frozenset(
+                one.removeprefix(folder)
+                for one in read_unfinished(open_store(above))
+                if one.startswith(folder)
+            )
+    return found
 
 
 def _is_current(where: PartitionPrefix, layout: Layout) -> bool:

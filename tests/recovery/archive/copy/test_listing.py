@@ -256,6 +256,7 @@ class TestWhereItGoes:
 
 
 def test_what_a_killed_run_was_writing_is_removed(place: Place) -> None:
+    place.copy()
     left = [
         place.output / "d1" / "t-0" / f".x.{'0' * 16}.recovery-tmp",
         place.output / f".m.{'1' * 16}.recovery-tmp",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.copy import manifest
-from recovery.archive.copy.manifest import MANIFEST_KEY
+from recovery.archive.copy.manifest import MANIFEST_KEY, read_unfinished
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.run import copy
 from recovery.archive.stores.local_store import LocalStore
@@ -80,10 +80,11 @@ def test_a_part_goes_after_the_whole_file_is_on_disk_and_named(
     key = f"d1/t-0/{place.log.name}"
     with bad_sector(place.log, 50_000):
         copy(place.options())
-    assert calls == [("sync", "d1/meta.properties"), ("sync", f"{key}.partial"), ("replace", MANIFEST_KEY)]
+    written = ("replace", MANIFEST_KEY)
+    assert calls == [written, ("sync", "d1/meta.properties"), ("sync", f"{key}.partial"), written]
     calls.clear()
     copy(place.options())
-    assert calls == [("sync", key), ("replace", MANIFEST_KEY), ("remove", f"{key}.partial")]
+    assert calls == [written, ("sync", key), written, ("remove", f"{key}.partial")]
 
 
 def test_it_is_written_while_files_are_sent(
@@ -94,14 +95,14 @@ def test_it_is_written_while_files_are_sent(
     copy(place.options())
     first, second = ("sync", "d1/meta.properties"), ("sync", f"d1/t-0/{place.log.name}")
     written = ("replace", MANIFEST_KEY)
-    assert calls == [first, written, second, written, written]
+    assert calls == [written, first, written, second, written, written]
 
 
 def test_what_does_not_reach_the_disk_is_not_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     copy(place.options())
     (place.log_dir / "meta.properties").unlink()
     place.log.write_bytes(b"other bytes")
-    before = (place.output / MANIFEST_KEY).read_bytes()
+    before = place.named()
 
     def sync(_self: LocalStore, keys: Collection[str]) -> None:
         if keys:
@@ -110,7 +111,8 @@ def test_what_does_not_reach_the_disk_is_not_named(place: Place, monkeypatch: py
     monkeypatch.setattr(LocalStore, "sync", sync)
     with pytest.raises(OSError, match=os.strerror(errno.EIO)):
         copy(place.options())
-    assert (place.output / MANIFEST_KEY).read_bytes() == before
+    assert place.named() == before
+    assert read_unfinished(LocalStore(str(place.output))) == {"d1/t-0/"}
     monkeypatch.undo()
     assert copy(place.options()).log_dirs[0].files == 1
 
@@ -121,8 +123,9 @@ def test_a_disk_that_does_not_write_back(tmp_path: Path, place: Place) -> None:
     real = LocalStore.sync
 
     def sync(self: LocalStore, keys: Collection[str]) -> None:
-        subprocess.run(["sync", "-f", str(mounted)], capture_output=True, check=False)
-        filler.unlink(missing_ok=True)
+        if keys:
+            subprocess.run(["sync", "-f", str(mounted)], capture_output=True, check=False)
+            filler.unlink(missing_ok=True)
         real(self, keys)
 
     with failing_disk(tmp_path / "disk") as (mounted, filler), pytest.MonkeyPatch.context() as monkeypatch:

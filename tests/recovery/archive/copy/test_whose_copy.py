@@ -1,0 +1,195 @@
+"""What a copy says of itself: whose it is, whether it is whole, and what of it is no longer in the log dir."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recovery.archive.copy import run as run_module
+from recovery.archive.copy.manifest import MANIFEST_KEY, read_unfinished
+from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.report import CopyReport
+from recovery.archive.copy.run import copy
+from recovery.archive.options import ArchiveOptions
+from recovery.archive.restore.options import RestoreOptions
+from recovery.archive.restore.report import RestoreReport
+from recovery.archive.restore.run import restore
+from recovery.archive.stores.local_store import LocalStore
+from recovery.engine.options import RecoverOptions
+from recovery.errors import UsageError
+from recovery.stop_request import StopRequest
+from tests.logs.samples import MARKER, Sample, tree_of, unpack
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Sample:
+    return unpack("intact", tmp_path)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "copy"
+
+
+def copied(log_dir: Path, output: Path, **options: object) -> CopyReport:
+    return copy(CopyOptions(output=str(output), log_dirs=(str(log_dir),), **options))  # type: ignore[arg-type]  # handed on
+
+
+def restored(sample: Sample, archive: Path, *names: str) -> RestoreReport:
+    return restore(
+        RestoreOptions(
+            archive=ArchiveOptions(url=str(archive), partitions=names),
+            broker=RecoverOptions(config=sample.properties, is_config_complete=True, now_ms=sample.now_ms),
+        )
+    )
+
+
+def statuses(report: RestoreReport) -> dict[str, str]:
+    return {f"{one.topic}-{one.partition}": one.status for one in report.partitions}
+
+
+def stop_at(name: str, monkeypatch: pytest.MonkeyPatch) -> StopRequest:
+    """End the next copy before it sends the file *name*."""
+    stop, real = StopRequest(), run_module.FileCopier.copy
+
+    def send(self: run_module.FileCopier, job: run_module.CopyJob) -> object:
+        if job.file.key.endswith(name):
+            stop.request(15)
+        return real(self, job)
+
+    monkeypatch.setattr(run_module.FileCopier, "copy", send)
+    return stop
+
+
+def test_what_is_not_copied_whole_is_not_restored(
+    sample: Sample, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = sample.log_dirs[0]
+    names = sorted(
+        path.name
+        for path in log_dir.iterdir()
+        if path.is_dir() and path.name.rpartition("-")[2].isdecimal() and "__cluster" not in path.name
+    )
+    logs = sorted((log_dir / names[1]).glob("*.log"))
+    with monkeypatch.context() as patch:
+        stop = stop_at(f"{names[1]}/{logs[-1].name}", patch)
+        options = CopyOptions(output=str(output), log_dirs=(str(log_dir),), threads=1)
+        assert copy(options, stop=stop).exit_code == 143
+    unfinished = read_unfinished(LocalStore(str(output)))
+    assert {f"d1/{names[1]}/", f"d1/{names[-1]}/"} <= unfinished
+    assert f"d1/{names[0]}/" not in unfinished
+    for name in names:
+        shutil.rmtree(log_dir / name)
+    for archive in (output, output / "d1"):
+        report = restored(sample, archive)
+        assert report.exit_code == 4
+        found = statuses(report)
+        assert found[names[0]] in ("restored", "unchanged")
+        assert {found[name] for name in names[1:]} == {"refused"}
+        (reason,) = {one.reasons[0] for one in report.partitions if one.status == "refused"}
+        assert reason.startswith("archive copy has not copied all of it. Remedy: ")
+    (output / MANIFEST_KEY).unlink()
+    assert names[-1] not in statuses(restored(sample, output))
+
+
+def test_a_copy_that_was_resumed_is_whole(
+    sample: Sample, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = sample.log_dirs[0]
+    with monkeypatch.context() as patch:
+        stop = stop_at(".log", patch)
+        copy(CopyOptions(output=str(output), log_dirs=(str(log_dir),)), stop=stop)
+    assert read_unfinished(LocalStore(str(output)))
+    assert copied(log_dir, output).exit_code == 0
+    assert read_unfinished(LocalStore(str(output))) == frozenset()
+
+
+def test_the_folder_is_marked_before_the_first_file_is_sent(
+    sample: Sample, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def send(self: run_module.FileCopier, job: run_module.CopyJob) -> None:
+        seen.append(read_unfinished(LocalStore(str(output))))
+
+    monkeypatch.setattr(run_module.FileCopier, "copy", send)
+    copied(sample.log_dirs[0], output)
+    assert seen
+    assert all("d1/plain-0/" in one or "d1/plain-1/" in one for one in seen)
+
+
+def _of_another_directory(log_dir: Path) -> None:
+    path = log_dir / "meta.properties"
+    lines = path.read_text().splitlines()
+    path.write_text(
+        "\n".join(
+            "directory.id=AAAAAAAAAAAAAAAAAAAAAQ" if one.startswith("directory.id") else one for one in lines
+        )
+    )
+
+
+def _of_another_cluster(log_dir: Path) -> None:
+    path = log_dir / "meta.properties"
+    path.write_text(path.read_text().replace("cluster.id=", "cluster.id=x"))
+
+
+@pytest.mark.parametrize("change", [_of_another_directory, _of_another_cluster])
+def test_the_same_path_on_another_host_is_not_the_same_log_dir(
+    sample: Sample, output: Path, change: Callable[[Path], None]
+) -> None:
+    log_dir = sample.log_dirs[0]
+    copied(log_dir, output)
+    before = tree_of(output)
+    change(log_dir)
+    with pytest.raises(UsageError, match="the copy of a log dir of node 1 of cluster"):
+        copied(log_dir, output)
+    assert tree_of(output) == before
+
+
+def test_what_is_no_copy_is_not_written_over(sample: Sample, output: Path, tmp_path: Path) -> None:
+    other = unpack("stopped", tmp_path / "other").log_dirs[0]
+    output.mkdir()
+    other.rename(output / "d1")
+    before = tree_of(output)
+    with pytest.raises(UsageError, match=r"no kafka-log-recovery-copy\.jsonl says that they are a copy"):
+        copied(sample.log_dirs[0], output)
+    assert tree_of(output) == before
+
+
+def test_a_marker_that_is_gone_does_not_vouch_for_the_copy(sample: Sample, output: Path) -> None:
+    log_dir = sample.log_dirs[0]
+    copied(log_dir, output)
+    assert (output / "d1" / MARKER).exists()
+    (log_dir / MARKER).unlink()
+    copied(log_dir, output)
+    assert not (output / "d1" / MARKER).exists()
+    assert MARKER not in (output / MANIFEST_KEY).read_text()
+
+
+def test_files_that_are_gone_are_told_and_stay(sample: Sample, output: Path) -> None:
+    (log_dir,) = (one for one in sample.log_dirs if (one / "plain-1").is_dir())
+    copied(log_dir, output)
+    last = max((log_dir / "plain-1").glob("*.log"))
+    last.unlink()
+    report = copied(log_dir, output)
+    assert report.exit_code == 0
+    (warning,) = report.warnings
+    assert warning.startswith(
+        f"{log_dir}: 1 file of earlier copies, such as {log_dir.name}/plain-1/{last.name}"
+    )
+    assert (output / log_dir.name / "plain-1" / last.name).exists()
+    assert copied(log_dir, output, topics=("plain",)).warnings == []
+
+
+@pytest.mark.parametrize("url", ["", " "])
+def test_nothing_is_no_place(sample: Sample, url: str) -> None:
+    before = set(os.listdir())
+    with pytest.raises(UsageError, match="an empty path or URL"):
+        copy(CopyOptions(output=url, log_dirs=(str(sample.log_dirs[0]),)))
+    with pytest.raises(UsageError, match="an empty path or URL"):
+        restored(sample, url)  # type: ignore[arg-type]  # what a shell makes of a variable that is not set
+    assert set(os.listdir()) == before
