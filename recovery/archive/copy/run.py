@@ -8,18 +8,19 @@ the output: a file with the same size, time and inode, or with the same SHA-256.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
-from recovery.archive.copy.listing import PARTIAL_SUFFIX, FoundFile, find_files
+from recovery.archive.copy.listing import PARTIAL_SUFFIX, FoundFile, FoundFiles, find_files
 from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, read_manifest
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.output import OutputFiles
 from recovery.archive.copy.progress import CopyProgress
-from recovery.archive.copy.report import CopiedLogDir, CopyReport
+from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import is_within, open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
@@ -61,13 +62,16 @@ def copy(
     """
     options.refuse_wrong_values()
     given = None if options.log_dirs is None else list(options.log_dirs)
-    dirs = find_broker_dirs(given, options.config, may_be_foreign=True)
+    dirs = find_broker_dirs(given, options.config, may_be_foreign=True, may_be_missing=True)
+    if not any(map(os.path.isdir, dirs.log_dirs)):
+        find_broker_dirs(given, options.config, may_be_foreign=True)  # which names the first that is missing
     folders = _folders(dirs.locked_dirs)
     for log_dir in dirs.locked_dirs:
         _refuse_output(options.output, log_dir, folders)
     run = _Run(options, folders, Notifier(observers), StopRequest() if stop is None else stop)
-    writable = [log_dir for log_dir in dirs.locked_dirs if not _is_read_only(log_dir)]
-    for log_dir in dirs.locked_dirs:
+    there = [log_dir for log_dir in dirs.locked_dirs if os.path.isdir(log_dir)]
+    writable = [log_dir for log_dir in there if not _is_read_only(log_dir)]
+    for log_dir in there:
         if log_dir not in writable:
             run.warnings.append(f"{log_dir}: mounted read-only, so it is not locked")
     with LogDirLocks(writable) as locks:
@@ -161,7 +165,7 @@ class _Run:
         output.remove_temporaries("")
         planned = []
         for log_dir in self._log_dirs:
-            found = find_files(log_dir.log_dir, log_dir.folder, is_chosen, self._stop)
+            found = self._found(log_dir, is_chosen)
             for text in found.warnings:
                 self._warn(text)
             for failed in found.failed:
@@ -175,6 +179,13 @@ class _Run:
         if all(one.is_listed for one in self._log_dirs):
             is_chosen.refuse_missing(", ".join(self._folders))
         return planned
+
+    def _found(self, log_dir: CopiedLogDir, is_chosen: PartitionChoice) -> FoundFiles:
+        """Return the files of a log dir; one that is not there has failed, and the others are copied."""
+        if os.path.isdir(log_dir.log_dir):
+            return find_files(log_dir.log_dir, log_dir.folder, is_chosen, self._stop)
+        error = FileNotFoundError(errno.ENOENT, "no such log dir; check that its file system is mounted")
+        return FoundFiles(failed=[UncopiedFile.of(log_dir.log_dir, error)])
 
     def _refuse_another(self, log_dir: CopiedLogDir, manifest: CopyManifest) -> None:
         """Raise UsageError if what is at the output is not the copy of this log dir, whatever its path is."""

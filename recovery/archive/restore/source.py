@@ -128,12 +128,16 @@ def find_partitions(
     """Yield the chosen partitions of an archive; those that are there twice, with the reason for each.
 
     Raises:
-        OSError: the archive cannot be listed.
+        OSError: the archive cannot be listed, or a folder in which there may be partitions.
     """
     found = []
     for walked in walk(store, layout, is_chosen=is_chosen):
         if isinstance(walked, UnlistedPrefix):
-            raise OSError(f"{walked.prefix}: cannot be listed: {walked.error}")
+            unlisted = layout.partition_at(walked.prefix.rstrip("/"))
+            if unlisted is None:  # there may be partitions in it
+                raise OSError(f"{walked.prefix}: cannot be listed: {walked.error}")
+            reason = f"{walked.prefix}: cannot be listed: {walked.error}"
+            yield SourcePartition(where=unlisted, layout=layout, reasons=(reason,))
         if isinstance(walked, Walked):
             found.append(walked)
     unfinished = _unfinished(store, layout)

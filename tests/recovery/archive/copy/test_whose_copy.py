@@ -193,3 +193,19 @@ def test_nothing_is_no_place(sample: Sample, url: str) -> None:
     with pytest.raises(UsageError, match="an empty path or URL"):
         restored(sample, url)  # type: ignore[arg-type]  # what a shell makes of a variable that is not set
     assert set(os.listdir()) == before
+
+
+def test_a_log_dir_that_is_not_there_does_not_keep_the_others_from_being_copied(
+    sample: Sample, output: Path, tmp_path: Path
+) -> None:
+    log_dirs = (str(tmp_path / "unmounted"), str(sample.log_dirs[0]))
+    report = copy(CopyOptions(output=str(output), log_dirs=log_dirs))
+    assert report.exit_code == 4
+    gone, whole = report.log_dirs
+    assert (gone.files, [one.file for one in gone.failed]) == (0, [log_dirs[0]])
+    assert "no such log dir" in gone.failed[0].error
+    assert whole.files > 10
+    assert whole.failed == []
+    assert "unmounted/" in read_unfinished(LocalStore(str(output)))
+    with pytest.raises(UsageError, match="no such log dir"):
+        copy(CopyOptions(output=str(output), log_dirs=log_dirs[:1]))

@@ -12,6 +12,8 @@ from recovery.archive.options import ArchiveOptions
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import RestoredPartition
 from recovery.archive.restore.run import restore
+from recovery.archive.stores.local_store import LocalStore
+from recovery.archive.stores.store import Level
 from recovery.engine.options import RecoverOptions
 from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
 from tests.logs.samples import Sample, read_properties, tree_of, unpack
@@ -123,3 +125,32 @@ def test_committed_offsets_that_are_gone_are_told(target: Sample, copy: Path) ->
     one = restored(target, copy)
     assert (one.status, one.log_end_offset) == ("restored", 97)
     assert any(text.startswith("offsets 97 to 106 were committed") for text in one.warnings)
+
+
+def test_a_folder_that_cannot_be_listed_is_one_partition(
+    target: Sample, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = LocalStore.list_level
+
+    def list_level(self: LocalStore, prefix: str) -> Level:
+        if prefix == "transactions-0/":
+            raise PermissionError(13, "Permission denied", prefix)
+        return real(self, prefix)
+
+    names = [NAME, next(path.name for path in sorted(copy.iterdir()) if path.name == "transactions-0")]
+    monkeypatch.setattr(LocalStore, "list_level", list_level)
+    report = restore(
+        RestoreOptions(
+            archive=ArchiveOptions(url=str(copy), partitions=tuple(names)),
+            broker=RecoverOptions(
+                config=read_properties(target.config.read_text()),
+                is_config_complete=True,
+                now_ms=target.now_ms,
+            ),
+        )
+    )
+    assert {f"{one.topic}-{one.partition}": one.status for one in report.partitions} == {
+        NAME: "restored",
+        "transactions-0": "refused",
+    }
+    assert report.exit_code == 4
