@@ -9,7 +9,10 @@ from typing import Literal, get_args
 from recovery.archive.layouts.layouts import AUTO
 from recovery.archive.options import ArchiveOptions
 from recovery.engine.options import RecoverOptions
+from recovery.errors import UsageError
 from recovery.logdir.options import refuse_wrong_choice
+from segfmt.errors import FormatError
+from segfmt.kafka_uuid import read_uuid
 
 LeaderEpochs = Literal["auto", "keep", "renumber"]
 
@@ -41,6 +44,11 @@ class RestoreOptions:
     def refuse_wrong_values(self) -> None:
         """Raise UsageError if a choice is none of those there are, or a number is out of range."""
         refuse_wrong_choice("--leader-epochs", self.leader_epochs, get_args(LeaderEpochs))
+        for topic, topic_id in self.topic_ids.items():
+            try:
+                read_uuid(topic_id)
+            except FormatError as error:
+                raise UsageError(f"--topic-id {topic}={topic_id}: {error}") from error
         self.broker.refuse_wrong_values()
 
     @property

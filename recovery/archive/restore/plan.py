@@ -12,7 +12,6 @@ from recovery.archive.restore.source import SourcePartition, SourceSegment
 from recovery.archive.restore.target import ExistingLog, Target
 from recovery.broker.assignments import Assignment
 from recovery.broker.log_retention import LogRetention
-from segfmt.errors import FormatError
 from segfmt.filenames import log_name
 from segfmt.kafka_uuid import format_uuid, read_uuid
 
@@ -168,10 +167,7 @@ class Planner:
         topic = source.where.topic
         known = self._target.topic_id(topic)
         given = self._options.topic_ids.get(topic)
-        try:
-            told = None if given is None else read_uuid(given)
-        except FormatError as error:
-            raise ValueError(f"--topic-id {topic}={given}: {error}") from error
+        told = None if given is None else read_uuid(given)
         if self._target.metadata is not None:
             if known is None:
                 raise ValueError(

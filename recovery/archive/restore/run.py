@@ -8,6 +8,7 @@ partition, or all of it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -224,6 +225,9 @@ class _Run:
                 else:
                     results.append(one)
         is_chosen.refuse_missing(store.url)
+        found = {one.source.where.topic for one in planned} | {one.topic for one in results}
+        for topic in sorted(options.topic_ids.keys() - found):
+            raise UsageError(f"--topic-id {topic}: no such topic in {store.url}, or it was not chosen")
         if not planned and not results:
             raise UsageError(
                 f"{store.url}: no partition was found there. Remedy: name the folder above those of the partitions, or "
@@ -273,6 +277,9 @@ class _Run:
     # -- at work -----------------------------------------------------------------------------------------------
 
     def _restore(self, planned: Sequence[PlannedRestore]) -> list[RestoredPartition]:
+        place = self._target.dirs.quarantine_dir
+        if place is not None and planned:  # one that cannot be made is known before a byte is fetched
+            os.makedirs(place, exist_ok=True)
         by_dir: dict[str, list[PlannedRestore]] = defaultdict(list)
         for one in planned:
             by_dir[one.log_dir].append(one)

@@ -256,3 +256,20 @@ def test_a_copied_log_dir(tmp_path: Path) -> None:
         for path in (copy / name).glob("*.log"):
             twin = Path(str(found[name].log_dir)) / name / path.name
             assert twin.read_bytes() == path.read_bytes(), twin
+
+
+def test_ids_of_topics_are_checked_before_anything_is_done(archive: TieredArchive) -> None:
+    for ids, said in (
+        ({"plain": "short"}, "--topic-id plain=short: "),
+        ({"plian": "AAAAAAAAAAAAAAAAAAAAAQ"}, "--topic-id plian: no such topic in "),
+    ):
+        with pytest.raises(UsageError, match=said):
+            restored(archive, topic_ids=ids)
+
+
+def test_a_quarantine_that_cannot_be_made_is_known_before_a_byte_is_fetched(archive: TieredArchive) -> None:
+    before = trees(archive)
+    with pytest.raises(OSError, match="/proc/nowhere"):
+        restored(archive, broker={"quarantine_dir": "/proc/nowhere"})
+    assert trees(archive) == before
+    assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
