@@ -35,13 +35,18 @@ class Prometheus:
     """A server that scrapes *targets* (addresses by job), with the rules in *rule_files*, until the context ends."""
 
     def __init__(
-        self, folder: Path, targets: Mapping[str, Sequence[str]], rule_files: Sequence[Path] = ()
+        self,
+        folder: Path,
+        targets: Mapping[str, Sequence[str]],
+        rule_files: Sequence[Path] = (),
+        *,
+        scrape_interval: str = SCRAPE_INTERVAL,
     ) -> None:
         self._folder = folder
         self._port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         config = {
-            "global": {"scrape_interval": SCRAPE_INTERVAL, "evaluation_interval": SCRAPE_INTERVAL},
+            "global": {"scrape_interval": scrape_interval, "evaluation_interval": SCRAPE_INTERVAL},
             "rule_files": [str(file) for file in rule_files],
             "scrape_configs": [
                 {"job_name": job, "static_configs": [{"targets": list(addresses)}]}

@@ -29,7 +29,7 @@ from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
 from recovery.quantity import count_text
-from recovery.read.file_system import is_read_only, is_same
+from recovery.read.file_system import is_folder, is_read_only, is_same
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.threads import PoolAhead
@@ -63,13 +63,13 @@ def copy(
     options.refuse_wrong_values()
     given = None if options.log_dirs is None else list(options.log_dirs)
     dirs = find_broker_dirs(given, options.config, may_be_foreign=True, may_be_missing=True)
-    if not any(map(os.path.isdir, dirs.log_dirs)):
+    if all(map(_is_missing, dirs.log_dirs)):
         find_broker_dirs(given, options.config, may_be_foreign=True)  # which names the first that is missing
     folders = _folders(dirs.locked_dirs)
     for log_dir in dirs.locked_dirs:
         _refuse_output(options.output, log_dir, folders)
     run = _Run(options, folders, Notifier(observers), StopRequest() if stop is None else stop)
-    there = [log_dir for log_dir in dirs.locked_dirs if os.path.isdir(log_dir)]
+    there = [log_dir for log_dir in dirs.locked_dirs if not _is_missing(log_dir)]
     writable = [log_dir for log_dir in there if not _is_read_only(log_dir)]
     for log_dir in there:
         if log_dir not in writable:
@@ -93,6 +93,13 @@ def _refuse_output(output: str, log_dir: str, folders: Mapping[str, str]) -> Non
                 f"--output {output}: {place} would be the copy of a log dir, and {log_dir}, which is copied, is there. "
                 "Remedy: choose another output"
             )
+
+
+def _is_missing(log_dir: str) -> bool:
+    """Return whether it is certain that there is no folder; one that cannot be looked at is locked and listed."""
+    with suppress(OSError):
+        return not is_folder(log_dir)
+    return False
 
 
 def _is_read_only(log_dir: str) -> bool:
@@ -182,7 +189,7 @@ class _Run:
 
     def _found(self, log_dir: CopiedLogDir, is_chosen: PartitionChoice) -> FoundFiles:
         """Return the files of a log dir; one that is not there has failed, and the others are copied."""
-        if os.path.isdir(log_dir.log_dir):
+        if not _is_missing(log_dir.log_dir):
             return find_files(log_dir.log_dir, log_dir.folder, is_chosen, self._stop)
         error = FileNotFoundError(errno.ENOENT, "no such log dir; check that its file system is mounted")
         return FoundFiles(failed=[UncopiedFile.of(log_dir.log_dir, error)])

@@ -30,6 +30,7 @@ from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, Store
 from recovery.errors import UsageError
+from recovery.read.file_system import is_there
 from recovery.read.opened_log import OpenedLog
 
 _ROWS_AT_A_TIME = 10_000
@@ -220,7 +221,7 @@ def _path_of_data_file(manifest: str, key: str) -> str:
     """Return where a file of an inventory is after it was copied with its manifest."""
     folder, name = os.path.dirname(manifest), key.rpartition("/")[2]
     candidates = [os.path.join(folder, *above, name) for above in ((), ("data",), ("..", "data"))]
-    return next(filter(os.path.exists, candidates), candidates[0])
+    return next(filter(is_there, candidates), candidates[0])
 
 
 def _listed(lines: Iterable[str]) -> Iterator[_Entry]:

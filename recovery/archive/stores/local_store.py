@@ -13,7 +13,7 @@ from typing import BinaryIO
 from recovery.archive.stores.archived import StoredObject, temporary_name
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, Source
-from recovery.read.file_system import absolute, fill, naming, open_file
+from recovery.read.file_system import absolute, fill, is_there, naming, open_file
 from recovery.read.opened_log import OpenedFile
 from recovery.write.durable import make_folders, sync_all
 from recovery.write.write_back import begin_write_back, held_file_systems
@@ -146,7 +146,7 @@ class LocalStore:
                 if sent_bytes < size_bytes:
                     key = part_key()
                 path = self._path(key)
-                if key and os.path.lexists(path):
+                if key and is_there(path):
                     file.flush()
                     os.fsync(descriptor)  # a loss of power must not take both
             if key:

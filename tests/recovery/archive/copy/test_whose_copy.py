@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -209,3 +210,22 @@ def test_a_log_dir_that_is_not_there_does_not_keep_the_others_from_being_copied(
     assert "unmounted/" in read_unfinished(LocalStore(str(output)))
     with pytest.raises(UsageError, match="no such log dir"):
         copy(CopyOptions(output=str(output), log_dirs=log_dirs[:1]))
+
+
+def test_a_log_dir_that_cannot_be_looked_at_is_not_called_missing(
+    sample: Sample, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may still have it open, so it is locked, or a warning says that it could not be."""
+    dying, sound = map(str, sample.log_dirs[:2])
+    look = os.stat
+
+    def stat(path: str, *arguments: object, **named: object) -> os.stat_result:
+        if path == dying:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return look(path, *arguments, **named)  # type: ignore[arg-type]  # handed on
+
+    monkeypatch.setattr(os, "stat", stat)
+    report = copy(CopyOptions(output=str(output), log_dirs=(dying, sound)))
+    assert report.exit_code == 4
+    assert [(one.file, one.error) for one in report.log_dirs[0].failed] == [(dying, os.strerror(errno.EIO))]
+    assert report.log_dirs[1].failed == []
