@@ -7,6 +7,7 @@ where (file, position), by which rule, and what to do.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -71,7 +72,7 @@ class LogDirOfflineError(RecoveryError):
         words = "; ".join(map(str, self.problems))
         self.error = words if error is None else error
         self.log_dir = log_dir
-        super().__init__(f"{log_dir}: {(words or str(error)).removeprefix(f'{log_dir}: ')}")
+        super().__init__(f"{log_dir}: {(words or error_text(error or '')).removeprefix(f'{log_dir}: ')}")
 
 
 class PartitionRefusedError(RecoveryError):
@@ -136,3 +137,16 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, InterruptedRecoveryError):
         return error.signal_exit_code
     return error.exit_code if isinstance(error, RecoveryError) else 1
+
+
+def error_text(error: BaseException | str) -> str:
+    """Return what an error says; one of the operating system with the file first, and without its number."""
+    if not isinstance(error, OSError) or type(error).__str__ is not OSError.__str__ or error.strerror is None:
+        return str(error)
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    return ": ".join([" -> ".join(names), error.strerror]) if names else error.strerror
+
+
+def reason_text(error: BaseException) -> str:
+    """Return what an error says, in a sentence that names the file."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

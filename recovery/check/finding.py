@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from recovery.errors import reason_text
 from recovery.printable import printable
 
 Severity = Literal["damage", "unchecked", "note"]
@@ -301,7 +302,9 @@ def finding_line(path: str, document: Mapping[str, Any]) -> str:
 
 def unreadable(file: str, error: OSError) -> Finding:
     """Return the finding of a file that could not be read."""
-    return Finding(file=file, position=None, rule="unreadable", detail=str(error), severity="unchecked")
+    return Finding(
+        file=file, position=None, rule="unreadable", detail=reason_text(error), severity="unchecked"
+    )
 
 
 def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:

@@ -30,6 +30,7 @@ from recovery.check.rules.records import RecordChecks
 from recovery.check.rules.sequences import fold_of
 from recovery.check.segment_files import SegmentFiles
 from recovery.check.task import Piece, Reading, SegmentResult, SegmentTask, Tail
+from recovery.errors import reason_text
 from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.windows import Window, Windows, feed, thread_buffer
 from segfmt import byte_layout
@@ -94,7 +95,10 @@ class _SegmentCheck:
             self._end_piece(is_broken=True)
             result.is_whole = False
             self._find(
-                self._windows.position, "unreadable", str(error) or "too little memory", is_unchecked=True
+                self._windows.position,
+                "unreadable",
+                reason_text(error) or "too little memory",
+                is_unchecked=True,
             )
         finally:
             self._log.close()
@@ -142,7 +146,7 @@ class _SegmentCheck:
         except FileNotFoundError:
             return b"", 0
         except OSError as error:
-            self._find(None, "unreadable", str(error), file=name, is_unchecked=True)
+            self._find(None, "unreadable", reason_text(error), file=name, is_unchecked=True)
             return b"", 0
         self._result.checked_bytes[name] = len(data)
         if size > len(data) and not self._task.may_be_preallocated:

@@ -27,7 +27,7 @@ from recovery.cli import (
     warm,
     watch,
 )
-from recovery.errors import RecoveryError, exit_code_of
+from recovery.errors import RecoveryError, error_text, exit_code_of
 from recovery.own_process import prepare_process
 from recovery.printable import printable
 from recovery.version import VERSION
@@ -124,7 +124,7 @@ def _run(argv: Sequence[str] | None) -> int:
 def _io_text(error: OSError) -> str:
     """Return an error of the operating system, or of a store, with the file first and without its number."""
     if error.filename is None or error.strerror is None:
-        return str(error)
+        return error_text(error)
     remedies = {
         FileNotFoundError: "check the path",
         NotADirectoryError: "give a folder",
@@ -132,7 +132,7 @@ def _io_text(error: OSError) -> str:
     }
     remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), None)
     is_told = remedy is None or "Remedy:" in error.strerror
-    return f"{error.filename}: {error.strerror}" + ("" if is_told else f". Remedy: {remedy}")
+    return error_text(error) + ("" if is_told else f". Remedy: {remedy}")
 
 
 def _complain(text: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of
-from recovery.errors import UsageError
+from recovery.errors import UsageError, error_text
 from recovery.printable import printable
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, *, is_verified: b
             ),
         )
     except OSError as error:  # one disk may be gone: what lies on the others is still listed
-        return LogDirListing(log_dir=log_dir, places=roots, error=str(error))
+        return LogDirListing(log_dir=log_dir, places=roots, error=error_text(error))
 
 
 def _refuse_missing(log_dir: str, quarantine_dir: str | None) -> None:

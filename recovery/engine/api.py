@@ -21,7 +21,7 @@ from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, wit
 from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
 from recovery.engine.run import BrokerFacts, Engine
-from recovery.errors import UsageError
+from recovery.errors import UsageError, error_text
 from recovery.logdir.dirs import (
     BrokerDirs,
     cordons_in,
@@ -276,7 +276,7 @@ def _metadata(
         folder = find_metadata_folder(dirs)
     except OSError as error:
         why = f"the topics' settings are in the metadata log, which cannot be read. Remedy: {remedy}"
-        unreadable(str(error), why)
+        unreadable(error_text(error), why)
         return None
     if folder is None:
         without_config = sorted(topics_here - set(topic_configs or {}) - {CLUSTER_METADATA_TOPIC})
@@ -293,7 +293,7 @@ def _metadata(
         why = (
             f"the topics' settings are in it. Remedy: run this as the broker's user, or as root, or {remedy}"
         )
-        unreadable(str(error), why)
+        unreadable(error_text(error), why)
         return None
     if metadata.damage is not None:
         text = f"{folder}: settings are read up to offset {metadata.end_offset}: {metadata.damage}"

@@ -32,7 +32,7 @@ from recovery.engine.partition_run import PartitionRun
 from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.engine.resume import RunJournal, own_files
 from recovery.engine.segment_news import ReadSoFar
-from recovery.errors import InterruptedRecoveryError
+from recovery.errors import InterruptedRecoveryError, error_text
 from recovery.load.model import LogBounds, PartitionTask
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import WriteFile
@@ -273,7 +273,9 @@ class LogDirRun:
                 if self._quarantine.run_folder is not None:  # a repair has made it
                     self._journal.note_run(os.path.basename(self._quarantine.run_folder))
             except OSError as error:
-                self._note(f"no journal ({error}): if this run is interrupted, the next one begins anew")
+                self._note(
+                    f"no journal ({error_text(error)}): if this run is interrupted, the next one begins anew"
+                )
 
     def _note(self, text: str) -> None:
         """Notify the observers, and add a note to the report."""

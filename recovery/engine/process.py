@@ -23,7 +23,7 @@ from recovery.engine.job import LogDirJob
 from recovery.engine.partition_report import failed_reports, refused_reports
 from recovery.engine.report import LogDirReport
 from recovery.engine.worker import NO_THREADS, STOP_SIGNALS, WorkerResult, WorkerTask
-from recovery.errors import WorkerError
+from recovery.errors import WorkerError, error_text
 from recovery.own_process import search_path
 from recovery.stop_request import StopRequest
 from recovery.threads import is_started
@@ -169,7 +169,7 @@ class LogDirProcess:
             "finished is done. Remedy: start again to resume"
         )
         if not is_asked:
-            self._notify(LogDirOffline(log_dir=job.log_dir, error=str(error)))
+            self._notify(LogDirOffline(log_dir=job.log_dir, error=error_text(error)))
         return LogDirReport(
             log_dir=job.log_dir,
             status="interrupted" if is_asked else "offline",
@@ -180,7 +180,7 @@ class LogDirProcess:
             else (*refused_reports(inventory), *failed_reports(inventory, (), error)),
             repairs=job.repairs,
             passed_over=inventory.passed_over,
-            error=str(error),
+            error=error_text(error),
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from recovery.errors import LogDirOfflineError, PartitionRefusedError
+from recovery.errors import LogDirOfflineError, PartitionRefusedError, error_text
 from recovery.load.forecast import SegmentToRecover, segments_recovered, segments_recovered_by_reading
 from recovery.load.model import LogSettings, PartitionTask
 from recovery.load.preflight import problems_of
@@ -100,13 +100,13 @@ def survey_log_dirs(
         try:
             is_live[log_dir] = is_locked(log_dir)
         except OSError as error:
-            errors[log_dir] = f"{error}: whether a broker runs is not known"
+            errors[log_dir] = f"{error_text(error)}: whether a broker runs is not known"
         try:
             inventories[log_dir] = list_log_dir(
                 log_dir, settings_of=settings_of, now_ms=now_ms, release=release, may_vanish=True
             )
         except LogDirOfflineError as error:
-            errors[log_dir] = str(error.error)
+            errors[log_dir] = error_text(error.error)
     # A broker that runs has none, but for a moment, while it moves a log between its dirs.
     if not any(is_live.values()):
         inventories = {one.log_dir: one for one in refuse_duplicates(inventories.values())}

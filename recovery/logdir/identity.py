@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from recovery.errors import error_text
 from recovery.logdir.listing import other_kind
 from recovery.problem import Problem
 from recovery.read.file_system import is_folder, is_there, read_small
@@ -59,7 +60,9 @@ def identify(
                 with_metadata.append(log_dir)
             meta = _read(log_dir)
         except OSError as error:
-            meta = _problem(f"{error} (IOException takes the log dir offline)", "make it readable")
+            meta = _problem(
+                f"{error_text(error)} (IOException takes the log dir offline)", "make it readable"
+            )
         if isinstance(meta, MetaProperties):
             meta_of[log_dir] = meta
         elif isinstance(meta, Problem):

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 
 from native.crc32c import crc32c_of_bytes
 from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from recovery.errors import error_text
 from recovery.logdir.listing import is_of_type, other_kind
 from recovery.read.file_system import check_size, is_folder, naming, open_unseen, read_at
 from segfmt.entry_view import Buffer
@@ -87,13 +88,13 @@ def look_for_metadata(dirs: Iterable[str]) -> tuple[ClusterMetadata | None, str]
     try:
         folder = find_metadata_folder(dirs)
     except OSError as error:
-        return None, str(error)
+        return None, error_text(error)
     if folder is None:
         return None, f"no {CLUSTER_METADATA_FOLDER} in the log dirs"
     try:
         return load_cluster_metadata(folder), folder
     except (FormatError, OSError) as error:
-        return None, str(error) if isinstance(error, OSError) else f"{folder}: {error}"
+        return None, error_text(error) if isinstance(error, OSError) else f"{folder}: {error}"
 
 
 def read_metadata_files(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger
-from recovery.errors import JournalError, UnsafeError
+from recovery.errors import JournalError, UnsafeError, error_text
 from recovery.logdir.quarantine_place import JOURNAL, JOURNALS, quarantine_roots
 from recovery.logdir.work_lock import WorkLocks
 from recovery.plan.actions import LOG_DIR_ITSELF
@@ -146,7 +146,7 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
     try:
         journals = unfinished(log_dir, quarantine_dir)
     except JournalError as error:
-        raise UnsafeError(f"{error}. Nothing was purged") from error
+        raise UnsafeError(f"{error_text(error)}. Nothing was purged") from error
     if entered_undo(log_dir) is not None:
         journals.append(os.path.join(log_dir, UNDO_NOTICE))
     for path in journals:
@@ -217,7 +217,7 @@ def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedR
         try:
             _remove(run, {file.path: file for file in run.files}, removed)
         except OSError as error:
-            problem = str(error)
+            problem = error_text(error)
     freed_bytes = sum(releases.release(file) for file in removed)
     return PurgedRun(run=run, file_count=len(removed), freed_bytes=freed_bytes, problem=problem)
 

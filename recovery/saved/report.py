@@ -111,7 +111,9 @@ class QuarantineListing:
         lines = []
         for log_dir in self.log_dirs:
             if log_dir.error is not None:
-                lines.append(f"{log_dir.log_dir}: cannot be looked at: {log_dir.error}")
+                lines.append(
+                    f"{log_dir.log_dir}: cannot be looked at: {log_dir.error.removeprefix(f'{log_dir.log_dir}: ')}"
+                )
                 continue
             lines.append(log_dir.log_dir + ("" if log_dir.runs else ": nothing in quarantine"))
             lines += [f"  a run is at work or was interrupted: {path}" for path in log_dir.unfinished]

@@ -21,6 +21,7 @@ what is then done, and every valid batch is afterwards in the log or in quaranti
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -306,7 +307,7 @@ class _Case:
         return [name for name, one in self._log_dirs.items() if one.status == "offline"]
 
     def _is_io_error(self, name: str) -> bool:
-        return "Errno" in (self._log_dirs[name].error or "")
+        return _names_errno(self._log_dirs[name].error or "")
 
     def _offline_kind(self, name: str) -> str:
         if self._is_io_error(name):
@@ -468,7 +469,7 @@ def _bad_refusals(report: RecoveryReport) -> list[str]:
     found += [
         f"no remedy and no errno in {one.error}"
         for one in report.log_dirs
-        if one.status == "offline" and not any(word in str(one.error) for word in ("Remedy:", "Errno"))
+        if one.status == "offline" and "Remedy:" not in str(one.error) and not _names_errno(str(one.error))
     ]
     if report.exit_code not in (1, 4) and any(
         one.status in ("partial", "offline") for one in report.log_dirs
@@ -520,3 +521,7 @@ def _has_fifo(trees: Mapping[str, Tree]) -> bool:
 
 def _broker_words(outcome: OracleOutcome) -> str:
     return f"the broker: {outcome.outcome} {outcome.error or ''}".rstrip()
+
+
+def _names_errno(text: str) -> bool:
+    return any(os.strerror(number) in text for number in errno.errorcode)

@@ -136,6 +136,10 @@ class CopyBench(CommandBench):
         yield from self._wrongly_named(named)
         if fault.action not in KILLING_ACTIONS and first.returncode in (0, 4):
             yield from self._wrong_report(sources, json.loads(first.stdout))
+        if fault.action not in KILLING_ACTIONS and first.stdout:
+            error = json.loads(first.stdout)["error"]
+            if (error is not None) != (first.returncode == 1):
+                yield f"exit code {first.returncode}, and the report's error is {error}"
         if self.sources() != sources:
             yield "the log dirs are changed"
         due = self.due()

@@ -38,8 +38,10 @@ def test_the_disk_of_the_output_is_full(ram_path: Path) -> None:
     with tmpfs(bench.output, size="1m"):
         full = bench.run()
         assert full.returncode == 1
-        assert os.strerror(errno.ENOSPC) in full.stderr
-        assert str(bench.output) in full.stderr
+        account = json.loads(full.stdout)
+        assert account["error"].startswith(str(bench.output))
+        assert account["error"].endswith(os.strerror(errno.ENOSPC))
+        assert sum(one["leftFiles"] for one in account["logDirs"]) > 0
         copied = bench.copied()
         assert copied
         assert copied.items() <= sources.items()

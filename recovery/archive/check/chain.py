@@ -22,6 +22,7 @@ from recovery.check.partition import PartitionCheck
 from recovery.check.rules.blame import blame_logs
 from recovery.check.rules.epochs import check_epochs, epochs_between
 from recovery.check.rules.indexes import check_transaction_index
+from recovery.errors import error_text
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.model import FileStat
 from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
@@ -88,7 +89,7 @@ class Chain:
         try:
             scanned.rebuilt[kind] = rebuilding.write(scanned.segment, kind, data)
         except OSError as error:
-            rebuilding.failures[scanned.segment.key, kind] = str(error)
+            rebuilding.failures[scanned.segment.key, kind] = error_text(error)
 
     def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
         """Return the replacements of parts that are missing or wrong."""

@@ -30,6 +30,7 @@ from recovery.archive.stores.segment_table import SegmentTable
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Rule
 from recovery.check.folder_files import FolderFiles
+from recovery.errors import error_text
 from segfmt.errors import FormatError
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def read_scans(output: Store, key: str) -> list[ScanRow]:
     try:
         data = output.read(key, most_bytes=_MOST_FILE_BYTES)
     except OSError as error:
-        raise KeptScanError(f"it cannot be read: {error}") from error
+        raise KeptScanError(f"it cannot be read: {error_text(error)}") from error
     if checksum != _checksum(data):
         raise KeptScanError("it was cut or changed: its bytes do not have the checksum that is its name")
     try:

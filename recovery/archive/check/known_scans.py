@@ -29,6 +29,7 @@ from recovery.archive.check.survey import SurveyedPartition
 from recovery.archive.stores.archived import PartKind
 from recovery.archive.stores.segment_table import LETTERS, SegmentTable
 from recovery.archive.stores.store import Store
+from recovery.errors import error_text
 from recovery.problem import Note
 
 Digests = npt.NDArray[np.bytes_]
@@ -81,7 +82,7 @@ class KnownScans:
             try:
                 rows = read_scans(output, key)
             except KeptScanError as error:
-                refused.append(f"{key}: {error}")
+                refused.append(f"{key}: {error_text(error)}")
                 if isinstance(error, OlderVersionError):
                     self._older.append(key)
                 continue

@@ -17,6 +17,7 @@ from native.segment_scan import SegmentScanner
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, SegmentKey, StoredObject
 from recovery.archive.stores.store import Store
+from recovery.errors import error_text
 from recovery.load.segment_recovery import index_entries
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Windows, scan_windows, thread_buffer
@@ -95,14 +96,14 @@ def rebuild_indexes(work: RebuildWork, store: Store, layout: Layout, write: Writ
             segment_index_bytes=work.segment_index_bytes,
         )
     except (OSError, FormatError) as error:
-        return done(failures=dict.fromkeys(work.kinds, str(error)))
+        return done(failures=dict.fromkeys(work.kinds, error_text(error)))
     parts: dict[PartKind, StoredObject] = {}
     failures: dict[PartKind, str] = {}
     for kind in wanted:
         try:
             parts[kind] = write(segment, kind, made[kind])
         except OSError as error:
-            failures[kind] = str(error)
+            failures[kind] = error_text(error)
     return done(parts=parts, failures=failures)
 
 

@@ -21,6 +21,7 @@ from recovery.check.finding import Finding, Rule, Severity
 from recovery.check.rules.epochs import check_epochs, start_within_batch
 from recovery.check.segment import check_segment
 from recovery.check.task import Reading
+from recovery.errors import error_text
 from recovery.read.opened_log import OpenedLog
 from recovery.read.rate_limit import RateLimit
 from segfmt import byte_layout
@@ -105,7 +106,7 @@ class SegmentMap:
             _find(scanned, PartKind.MANIFEST.value, "manifest", str(error), position=error.position or None)
         except OSError as error:
             if PartKind.MANIFEST in scanned.segment.parts:  # else it is reported already
-                _find(scanned, PartKind.MANIFEST.value, "unreadable", str(error), severity="unchecked")
+                _find(scanned, PartKind.MANIFEST.value, "unreadable", error_text(error), severity="unchecked")
         return None
 
     def _is_own(self, work: SegmentWork, scanned: ScannedSegment, files: ArchivedFiles) -> bool:
@@ -154,7 +155,7 @@ class SegmentMap:
             _find(scanned, work.task.log, "chunk", detail, position=error.position)
             return
         except OSError as error:
-            _find(scanned, work.task.log, "unreadable", str(error), severity="unchecked")
+            _find(scanned, work.task.log, "unreadable", error_text(error), severity="unchecked")
             self._leave_indexes(scanned)
             return
         result.findings = [finding for finding in result.findings if finding.file not in guarded.lost]
@@ -187,7 +188,11 @@ class SegmentMap:
             now = self._store.stat(log.key)
         except OSError as error:
             _find(
-                scanned, log_name(scanned.segment.base_offset), "unreadable", str(error), severity="unchecked"
+                scanned,
+                log_name(scanned.segment.base_offset),
+                "unreadable",
+                error_text(error),
+                severity="unchecked",
             )
             if not has_listed_size:
                 scanned.result = scanned.end_offset = None
@@ -216,7 +221,7 @@ class SegmentMap:
                 rule: Rule = "snapshot" if kind is PartKind.SNAPSHOT else "epoch-checkpoint"
                 _find(scanned, name, rule, str(error), position=error.position or None)
             except OSError as error:
-                _find(scanned, name, "unreadable", str(error), severity="unchecked")
+                _find(scanned, name, "unreadable", error_text(error), severity="unchecked")
             else:
                 scanned.small[kind] = data
 
@@ -263,7 +268,13 @@ def _find_gone(scanned: ScannedSegment, layout: Layout, kind: PartKind, error: O
     (holder,) = layout.objects_of(kind) - {PartKind.MANIFEST}
     name = _canonical(scanned, holder)
     if not any(finding.file == name and finding.rule == "unreadable" for finding in scanned.findings):
-        _find(scanned, name, "unreadable", f"it was listed, and has gone: {error}", severity="unchecked")
+        _find(
+            scanned,
+            name,
+            "unreadable",
+            f"it was listed, and has gone: {error_text(error)}",
+            severity="unchecked",
+        )
 
 
 def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:

@@ -18,7 +18,7 @@ from recovery.archive.copy.manifest import CopiedFile, CopyManifest, FileFigures
 from recovery.archive.copy.reading import ReadFile, block_error
 from recovery.archive.copy.report import EarlierCopy, UncopiedFile
 from recovery.archive.stores.store import OutputStore
-from recovery.errors import InterruptedRecoveryError
+from recovery.errors import InterruptedRecoveryError, reason_text
 from recovery.read.file_system import open_unseen
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
@@ -152,7 +152,7 @@ class FileCopier:
         error = block_error(descriptor, part.kept_bytes)
         if error is None:
             return None
-        return self._failed(job, figures, str(error.strerror or error), part.kept_bytes)
+        return self._failed(job, figures, reason_text(error), part.kept_bytes)
 
     def _send(self, job: CopyJob, descriptor: int, figures: FileFigures) -> CopyOutcome:
         key, size_bytes = job.file.key, figures.size_bytes
@@ -219,13 +219,13 @@ class FileCopier:
                 if error.errno not in _NAME_ERRNOS:
                     raise
                 break
-        error_text = str(source.error.strerror or source.error)
+        detail = reason_text(source.error)
         if sent_as or self._is_kept(job, kept):
             copied = CopiedFile(figures, kept.sha256(), kept_bytes=kept.position)
             self._manifest.note(job.file.key, copied, at=sent_as or job.part_key)
         if not sent_as:
-            return self._failed(job, figures, error_text, source.position)
-        return self._failed(job, figures, error_text, source.position, kept_bytes=kept.position)
+            return self._failed(job, figures, detail, source.position)
+        return self._failed(job, figures, detail, source.position, kept_bytes=kept.position)
 
     def _failed(
         self,

@@ -174,8 +174,6 @@ class CopyManifest:
         """
         with self._lock:
             self._noted[key] = _Noted(copied, at, needless)
-            if copied.kept_bytes is None:
-                self._expected.discard(key)
             is_due = time.monotonic() > self._next_s
         if is_due and self._writing.acquire(blocking=False):
             try:
@@ -198,10 +196,12 @@ class CopyManifest:
         with self._lock:
             noted, self._noted = self._noted, {}
             needless, self._needless = self._needless, []
-            unfinished = self._unfinished | {folder_of(key) for key in self._expected}
         self._store.sync([one.at for one in noted.values()])
         for key, one in noted.items():
             self._durable.add(key, one.copied)
+        with self._lock:
+            self._expected -= {key for key, one in noted.items() if one.copied.kept_bytes is None}
+            unfinished = self._unfinished | {folder_of(key) for key in self._expected}
         head = json.dumps({"version": _VERSION, "logDirs": self._log_dirs, "unfinished": sorted(unfinished)})
         self._store.replace(MANIFEST_KEY, "\n".join([head, *self._durable.lines(), ""]).encode())
         for object_key in [*needless, *(one.needless for one in noted.values() if one.needless)]:
@@ -237,7 +237,8 @@ def read_manifest(store: OutputStore, log_dirs: Mapping[str, str], *, is_forgott
         unfinished = list(map(str, document.get("unfinished", ())))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{store.url}/{MANIFEST_KEY}: not the manifest of a copy ({error}). Remedy: choose another output"
+            f"{store.url}/{MANIFEST_KEY}: not the manifest of a copy ({error}). Remedy: move it away, and everything "
+            "is sent again, or choose another output"
         ) from error
     for log_dir, folder in log_dirs.items():
         if others.get(folder, log_dir) != log_dir:
@@ -257,12 +258,17 @@ def read_unfinished(store: Store) -> frozenset[str]:
     """Return the folders in the copy at *store* that are not whole; none if there is no manifest of a copy.
 
     Raises:
-        OSError: there is one, and it cannot be read.
+        UsageError: there is one, and it does not say so.
+        OSError: it cannot be read.
     """
     try:
         data = store.read(MANIFEST_KEY, most_bytes=_MOST_BYTES)
     except FileNotFoundError:
         return frozenset()
-    with suppress(ValueError, TypeError, AttributeError):
+    try:
         return frozenset(map(str, json.loads(data.partition(b"\n")[0]).get("unfinished", ())))
-    return frozenset()
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{store.url}/{MANIFEST_KEY}: not the manifest of a copy ({error}), so whether the copy is whole is not "
+            "known. Remedy: copy again, or move that file away if you know that it is"
+        ) from error

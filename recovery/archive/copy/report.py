@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from recovery.errors import error_text, reason_text
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
 REPORT_VERSION = 1
+_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED = "Remedy: run this as the broker's user, or as root"
 
 EarlierCopy = Literal["same", "older", "unknown"]
@@ -44,7 +47,7 @@ class UncopiedFile:
     @classmethod
     def of(cls, file: str, error: OSError) -> Self:
         """Return what could not be opened, listed or given a name at the output."""
-        text = str(error.strerror or error)
+        text = reason_text(error)
         return cls(
             file=file,
             position=None,
@@ -113,10 +116,11 @@ class CopiedLogDir:
             "failed": [one.to_json() for one in self.sorted_failures()],
         }
 
-    def to_text(self, output: str) -> str:
-        """Return the text form, one line."""
+    def to_text(self, output: str, *, is_durable: bool) -> str:
+        """Return the text form, one line; *is_durable*: whether what was sent is known to be on disk."""
+        verb = "copied" if is_durable else "sent"
         text = (
-            f"{self.log_dir}: {count_text(self.files, 'file')}, {bytes_text(self.size_bytes)}, copied to "
+            f"{self.log_dir}: {count_text(self.files, 'file')}, {bytes_text(self.size_bytes)}, {verb} to "
             f"{output}/{self.folder}"
         )
         if self.skipped_files:
@@ -140,16 +144,20 @@ class CopyReport:
 
     Attributes:
         signal_number: the signal that ended the run early, None if it came to its end.
+        error: of the output, which ended it; None if none did.
     """
 
     output: str
     log_dirs: Sequence[CopiedLogDir]
     warnings: Sequence[str] = ()
     signal_number: int | None = None
+    error: OSError | None = None
 
     @property
     def exit_code(self) -> int:
-        """130 or 143: interrupted; 4: some could not be read; 0: all is there."""
+        """1: the output failed; 130 or 143: interrupted; 4: some could not be read; 0: all is there."""
+        if self.error is not None:
+            return 1
         if self.signal_number is not None:
             return 128 + self.signal_number
         return 4 if any(one.failed for one in self.log_dirs) else 0
@@ -161,6 +169,7 @@ class CopyReport:
             "command": "archive copy",
             "exitCode": self.exit_code,
             "output": self.output,
+            "error": None if self.error is None else error_text(self.error),
             "warnings": list(self.warnings),
             "logDirs": [one.to_json() for one in self.log_dirs],
         }
@@ -169,9 +178,15 @@ class CopyReport:
     def to_text(self) -> str:
         """Return the report as text, problems first."""
         lines = []
+        if self.error is not None:
+            remedy = "make room there" if self.error.errno in _FULL_ERRNOS else "see to the output"
+            lines.append(
+                f"FAILED {error_text(self.error)}. Remedy: {remedy}, and start again: what is on disk there, "
+                "by its manifest, is not sent again"
+            )
         if self.signal_number is not None:
             lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
         lines += [failed.to_text() for one in self.log_dirs for failed in one.sorted_failures()]
         lines += [f"warning: {text}" for text in self.warnings]
-        lines += [one.to_text(self.output) for one in self.log_dirs]
+        lines += [one.to_text(self.output, is_durable=self.error is None) for one in self.log_dirs]
         return "\n".join(map(printable, lines))

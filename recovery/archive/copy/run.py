@@ -48,7 +48,9 @@ _FILES_AHEAD = 4
 def copy(
     options: CopyOptions, *, observers: Iterable[Observer] = (), stop: StopRequest | None = None
 ) -> CopyReport:
-    """Copy log dirs of a stopped broker. What cannot be read, and an end before all is copied, are in the report.
+    """Copy log dirs of a stopped broker.
+
+    What cannot be read, an output that fails on the way, and any other end before all is copied are in the report.
 
     Args:
         options: what, and where to.
@@ -58,7 +60,7 @@ def copy(
     Raises:
         UsageError: no log dir, a partition that is not there, or an output that cannot be one.
         LogDirLockedError: a broker or a recovery is running.
-        OSError: the output cannot be written.
+        OSError: the output cannot be listed.
     """
     options.refuse_wrong_values()
     given = None if options.log_dirs is None else list(options.log_dirs)
@@ -132,6 +134,7 @@ class _Run:
         self._store = open_store(options.output)
         self._log_dirs = [CopiedLogDir(log_dir=log_dir, folder=folder) for log_dir, folder in folders.items()]
         self._folders = folders
+        self._failure: OSError | None = None
         self.warnings: list[str] = []
 
     def run(self) -> CopyReport:
@@ -161,6 +164,7 @@ class _Run:
             log_dirs=self._log_dirs,
             warnings=self.warnings,
             signal_number=self._stop.signal_number if self._stop.is_made and is_cut_short else None,
+            error=self._failure,
         )
 
     # -- what is to be done ----------------------------------------------------------------------------------
@@ -261,15 +265,17 @@ class _Run:
         to_do = [self._to_do(one, copier, manifest) for one in planned]
         missing = [file.key for one in to_do for file in one.files]
         missing += [key for one in planned for key in _unlisted(one.log_dir)]
-        manifest.expect((file.key for one in planned for file in one.files), missing)
         try:
+            manifest.expect((file.key for one in planned for file in one.files), missing)
             for one in to_do:
                 self._copy_log_dir(one, copier, manifest, pool)
-        except BaseException:
+            manifest.write()
+        except BaseException as error:
             with suppress(OSError):  # the first error tells more
                 manifest.write()
-            raise
-        manifest.write()
+            if not isinstance(error, OSError):
+                raise
+            self._failure = error
 
     def _to_do(self, planned: _Planned, copier: FileCopier, manifest: CopyManifest) -> _Planned:
         """Return what is not at the output, and count the rest as it is."""

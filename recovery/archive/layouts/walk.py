@@ -14,6 +14,7 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Level, Store
+from recovery.errors import error_text
 from recovery.logdir.quarantine_place import is_ours
 from recovery.threads import PoolAhead
 
@@ -129,7 +130,7 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | Unlisted
         try:
             below = listing.result()
         except OSError as error:
-            yield UnlistedPrefix(prefix=prefix, error=str(error))
+            yield UnlistedPrefix(prefix=prefix, error=error_text(error))
             continue
         where = walk.layout.partition_at(prefix.rstrip("/"))
         if where is None or (below.prefixes and not below.objects):

@@ -12,7 +12,7 @@ import numpy as np
 from recovery.archive.stores.store import Store
 from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from recovery.broker.topic_configs import TopicConfigs
-from recovery.errors import UsageError
+from recovery.errors import UsageError, error_text
 from recovery.logdir.metadata_files import ReadMetadata, read_metadata_files
 from segfmt.entry_view import Buffer
 from segfmt.errors import FormatError
@@ -60,7 +60,7 @@ def read_copied_settings(store: Store, parent: str, given: TopicConfigs) -> Copi
     try:
         metadata = read_copied_metadata(store, parent)
     except (FormatError, OSError) as error:
-        note = f"{store.url}/{parent}{CLUSTER_METADATA_FOLDER}/: {error}: the settings in it are not known"
+        note = f"{store.url}/{parent}{CLUSTER_METADATA_FOLDER}/: {error_text(error)}: the settings in it are not known"
         return CopiedSettings(given, None, note)
     return CopiedSettings(given, metadata)
 

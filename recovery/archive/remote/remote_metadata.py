@@ -31,6 +31,7 @@ from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
+from recovery.errors import error_text
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (
@@ -408,7 +409,7 @@ def _read_logs(metadata: RemoteMetadata, replica: Source, next_offset: int) -> i
             finally:
                 log.close()
         except OSError as error:
-            metadata.report("unreadable", name, str(error))
+            metadata.report("unreadable", name, error_text(error))
     return next_offset
 
 

@@ -21,7 +21,7 @@ from recovery.archive.restore.source import SourceSegment
 from recovery.archive.restore.stage import Stage
 from recovery.archive.stores.store import Store
 from recovery.engine.report import PartitionReport
-from recovery.errors import DamagedSegmentError, InterruptedRecoveryError, LogDirOfflineError
+from recovery.errors import DamagedSegmentError, InterruptedRecoveryError, LogDirOfflineError, error_text
 from recovery.quantity import count_text
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
@@ -146,7 +146,7 @@ class LogDirRestore:
             if self.failure is None:
                 run = self._move_in(results, open_quarantine, needs_start_line)
         if self.failure is not None:
-            reason = f"{self.failure}. {self._after_failure()}"
+            reason = f"{error_text(self.failure)}. {self._after_failure()}"
             results = [
                 replace(one, status="failed", reasons=(reason,)) if one.status == "restored" else one
                 for one in results
@@ -219,7 +219,9 @@ class LogDirRestore:
         if faults:
             is_failed = any(isinstance(fault, OSError) for fault in faults)
             texts = [
-                f"{fault}. {_remedy(planned)}" if isinstance(fault, DamagedSegmentError) else str(fault)
+                f"{fault}. {_remedy(planned)}"
+                if isinstance(fault, DamagedSegmentError)
+                else error_text(fault)
                 for fault in faults
             ]
             return _left(planned, texts, status="failed" if is_failed else "refused")

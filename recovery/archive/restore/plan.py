@@ -160,6 +160,12 @@ class Planner:
                 f"{existing[0].log_dir}/{source.name} has records. Remedy: move that folder out of the log dir if the "
                 "archive's log is to take its place"
             )
+        moving = self._target.being_moved(source.where.topic, source.where.partition)
+        if moving is not None:
+            raise ValueError(
+                f"{moving}: a broker was moving it there, and goes on with that. Remedy: move that folder out of "
+                "the log dir"
+            )
         log_dir = self._target.place(existing, assignment, ignore_cordon=self._options.ignore_cordon)
         return replace(planned, log_dir=log_dir)
 

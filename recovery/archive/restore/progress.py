@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from recovery.archive.restore.plan import PlannedRestore
 from recovery.archive.restore.report import RestoredPartition, Status
+from recovery.errors import error_text
 from recovery.watch.events import (
     AuxStateBuilt,
     BytesScanned,
@@ -198,7 +199,7 @@ class RestoreProgress:
     def finish_log_dir(self, log_dir: str, error: OSError | None) -> None:
         """Report that nothing more is done in a log dir."""
         if error is not None:
-            self._notify(LogDirOffline(log_dir=log_dir, error=str(error)))
+            self._notify(LogDirOffline(log_dir=log_dir, error=error_text(error)))
             return
         duration_s = time.monotonic() - self._dir_started_s[log_dir]
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=round(duration_s * 1000)))

@@ -7,13 +7,14 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from recovery.logdir.quarantine_place import given_place
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
 REPORT_VERSION = 1
+FINISHED_TEXT = "moved in what an interrupted run had fetched"
 Mode = Literal["full", "aux"]
 Status = Literal["restored", "unchanged", "refused", "failed"]
 
@@ -68,15 +69,10 @@ class RestoredPartition:
         name = f"{self.topic}-{self.partition}"
         if self.status in ("refused", "failed"):
             return [f"{self.status.upper()} {name}: {'; '.join(self.reasons)}"]
-        done = {"restored": "to be restored" if dry_run else "restored", "unchanged": "there already"}[
-            self.status
-        ]
+        done = _done_text(self.status, dry_run=dry_run)
         size = f"{count_text(self.segments, 'segment')}, {bytes_text(self.size_bytes)}"
-        unknown = "its last one" if self.status == "unchanged" else "the last one archived"
-        end = unknown if self.log_end_offset is None else self.log_end_offset - 1
-        offsets = f"offsets {self.log_start_offset} to {end}"
         epochs = "" if self.leader_epochs is None else f", leader epochs {self.leader_epochs}"
-        lines = [f"{name}: {done} in {self.log_dir} ({self.mode}): {size}, {offsets}{epochs}"]
+        lines = [f"{name}: {done} in {self.log_dir} ({self.mode}): {size}, {self._offsets()}{epochs}"]
         if self.retained is not None and self.retained[0]:
             lines.append(
                 f"  RETENTION would delete {count_text(self.retained[0], 'segment')}, "
@@ -84,6 +80,20 @@ class RestoredPartition:
                 "retention.bytes of the topic before"
             )
         return [*lines, *(f"  warning: {text}" for text in self.warnings)]
+
+    def _offsets(self) -> str:
+        if self.log_end_offset is None:
+            end = "its last one" if self.status == "unchanged" else "the last one archived"
+            return f"offsets {self.log_start_offset} to {end}"
+        if self.log_end_offset == self.log_start_offset:
+            return f"empty, the next offset is {self.log_end_offset}"
+        return f"offsets {self.log_start_offset} to {self.log_end_offset - 1}"
+
+
+def _done_text(status: Status, *, dry_run: bool) -> str:
+    return {"restored": "to be restored" if dry_run else "restored", "unchanged": "there already"}.get(
+        status, status
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,16 +148,26 @@ class RestoredLogDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreReport:
-    """The whole run."""
+    """The whole run.
+
+    Attributes:
+        signal_number: the signal that ended the run early, None if it came to its end.
+    """
 
     dry_run: bool
     log_dirs: Sequence[RestoredLogDir]
     partitions: Sequence[RestoredPartition]
     warnings: Sequence[str] = ()
+    signal_number: int | None = None
 
     @property
     def exit_code(self) -> int:
-        """0: all is there; 1: an I/O error in every log dir; 4: in some, or partitions were refused or failed."""
+        """0: all is there; 1: an I/O error in every log dir; 4: in some, or partitions were refused or failed.
+
+        130 or 143: interrupted.
+        """
+        if self.signal_number is not None:
+            return 128 + self.signal_number
         if all(one.error is not None for one in self.log_dirs):
             return 1
         if any(one.error is not None for one in self.log_dirs):
@@ -169,10 +189,12 @@ class RestoreReport:
 
     def to_text(self) -> str:
         """Return the report as text, problems first."""
-        lines = [f"OFFLINE {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
+        lines = []
+        if self.signal_number is not None:
+            lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
+        lines += [f"OFFLINE {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
         lines += [
-            f"FINISHED {one.log_dir}: moved in what an interrupted run had fetched: "
-            f"{', '.join(one.finished.partitions)}"
+            f"FINISHED {one.log_dir}: {FINISHED_TEXT}: {', '.join(one.finished.partitions)}"
             for one in self.log_dirs
             if one.finished is not None
         ]
@@ -185,11 +207,12 @@ class RestoreReport:
             lines.append(
                 f"{log_dir.log_dir}: {bytes_text(log_dir.needed_bytes)} needed, {usable} usable{cordoned}"
             )
-        counts = {
-            status: sum(one.status == status for one in self.partitions)
-            for status in ("restored", "unchanged", "refused", "failed")
-        }
-        summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        counts = Counter(one.status for one in self.partitions)
+        summary = ", ".join(
+            f"{counts[status]} {_done_text(status, dry_run=self.dry_run)}"
+            for status in get_args(Status)
+            if counts[status]
+        )
         lines.append(
             f"{count_text(len(self.partitions), 'partition')}: {summary or 'nothing to do'}. {self._next()}"
         )

@@ -13,7 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -25,7 +25,13 @@ from recovery.archive.restore.log_dir_restore import LogDirRestore
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.plan import PlannedRestore, Planner, refused
 from recovery.archive.restore.progress import RestoreProgress
-from recovery.archive.restore.report import FinishedRestore, RestoredLogDir, RestoredPartition, RestoreReport
+from recovery.archive.restore.report import (
+    FINISHED_TEXT,
+    FinishedRestore,
+    RestoredLogDir,
+    RestoredPartition,
+    RestoreReport,
+)
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import staged_bytes
 from recovery.archive.restore.target import Target, TargetDir
@@ -35,15 +41,16 @@ from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.partition_state import read_tiered_log
 from recovery.broker.config import BrokerConfig
 from recovery.broker.log_retention import LogRetention, retention_of
-from recovery.broker.topic_configs import TopicConfigs
+from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.engine.api import broker_facts
 from recovery.engine.report import PartitionReport
 from recovery.engine.run import Engine
-from recovery.errors import InterruptedRecoveryError, UnsafeError, UsageError, exit_code_of
+from recovery.errors import InterruptedRecoveryError, UnsafeError, UsageError, error_text, exit_code_of
 from recovery.load.model import LogSettings
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
 from recovery.quantity import bytes_text
+from recovery.read.file_system import is_read_only
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
@@ -56,6 +63,8 @@ def restore(
 ) -> RestoreReport:
     """Restore archived partitions into the log dirs of a stopped broker.
 
+    If *stop* is asked for, the report tells what is done by then; started again, it goes on.
+
     Args:
         options: what, and where to.
         observers: notified of the recovery of what was fetched.
@@ -66,7 +75,6 @@ def restore(
         LogDirLockedError: a broker or another recovery is running; nothing was changed.
         UnsafeError: a folder is not a broker's; nothing was changed.
         OSError: the archive cannot be listed.
-        InterruptedRecoveryError: *stop* was asked for; started again, it goes on.
     """
     options.refuse_wrong_values()
     broker = options.broker
@@ -100,7 +108,8 @@ class _Run:
         self._quarantines: dict[str, str] = {}
         self._finished: dict[str, FinishedRestore] = {}
         self._failures: dict[str, OSError] = {}
-        self._warnings: list[str] = []
+        self._warnings: list[str] = list(options.broker.config_notes)
+        self._results: list[RestoredPartition] = []
         self._now_ms = options.broker.now_ms or time.time_ns() // 1_000_000
 
     def run(self) -> RestoreReport:
@@ -119,22 +128,26 @@ class _Run:
         return report
 
     def _run(self) -> RestoreReport:
-        dry_run = self._options.broker.dry_run
         self._finish_earlier()
-        planned, results = self._plan()
-        planned, without_room, needed = self._with_room(planned)
-        results += without_room
-        for left in results:
-            self._progress.refuse(left)
-        if dry_run:
-            for one in planned:
-                results.append(one.result())
-                self._progress.count_aux(one.result())
-        else:
-            results += self._restore(planned)
-            self._clear_stages()
+        planned: Sequence[PlannedRestore] = ()
+        needed: Mapping[str, int] = {}
+        signal_number = None
+        try:
+            planned, refusals = self._plan()
+            planned, without_room, needed = self._with_room(planned)
+            self._results += [*refusals, *without_room]
+            for left in self._results:
+                self._progress.refuse(left)
+            if self._options.broker.dry_run:
+                self._foretell(planned)
+            else:
+                self._restore(planned)
+                self._clear_stages()
+        except InterruptedRecoveryError as error:
+            signal_number = error.signal_number
+            self._results += self._not_reached(planned)
         return RestoreReport(
-            dry_run=dry_run,
+            dry_run=self._options.broker.dry_run,
             log_dirs=[
                 RestoredLogDir(
                     log_dir=target.log_dir,
@@ -147,13 +160,36 @@ class _Run:
                 )
                 for target in self._target.log_dirs
             ],
-            partitions=sorted(results, key=lambda one: (one.topic, one.partition)),
+            partitions=sorted(self._results, key=lambda one: (one.topic, one.partition)),
             warnings=self._warnings,
+            signal_number=signal_number,
         )
+
+    def _foretell(self, planned: Sequence[PlannedRestore]) -> None:
+        """Take in what a run would do that writes."""
+        for one in planned:
+            self._results.append(one.result())
+            self._progress.count_aux(one.result())
+        for log_dir in sorted({one.log_dir for one in planned}):
+            with suppress(OSError):
+                if is_read_only(log_dir):
+                    self._warnings.append(
+                        f"{log_dir}: mounted read-only. Remedy: mount it writable before it is restored into"
+                    )
+
+    def _not_reached(self, planned: Sequence[PlannedRestore]) -> list[RestoredPartition]:
+        """Return the reports on partitions that an interrupted run has not moved in."""
+        done = {(one.topic, one.partition) for one in self._results}
+        reason = "interrupted before it was moved in. Remedy: start again, which goes on"
+        return [
+            replace(refused(one.source, one.mode, [reason]), status="failed", log_dir=one.log_dir)
+            for one in planned
+            if (one.source.where.topic, one.source.where.partition) not in done
+        ]
 
     def _error_of(self, target: TargetDir) -> str | None:
         error = self._failures.get(target.log_dir, target.error)
-        return None if error is None else str(error)
+        return None if error is None else error_text(error)
 
     def _live_dirs(self) -> list[str]:
         return [target.log_dir for target in self._target.log_dirs if target.is_live]
@@ -183,6 +219,8 @@ class _Run:
         else:
             run = finish_move_in(log_dir, partial(self._quarantine, log_dir), given_up)
             self._finished[log_dir] = FinishedRestore(partitions=left, quarantine=run)
+            # Whatever ends this run before its report, these folders have changed.
+            self._progress.remark(f"{FINISHED_TEXT}: {', '.join(left)}", log_dir=log_dir)
 
     def _clear_stages(self) -> None:
         """Remove the stages. One from which partitions are still to be moved stays, and is finished by the next run."""
@@ -192,7 +230,9 @@ class _Run:
                     remove_stage(log_dir)
             except OSError as error:
                 if log_dir not in self._failures:
-                    self._warnings.append(f"{error}: the stage is left, which the next restore removes")
+                    self._warnings.append(
+                        f"{error_text(error)}: the stage is left, which the next restore removes"
+                    )
 
     def _note_quarantine(self, log_dir: str, run: str | None) -> None:
         if run is not None:
@@ -228,6 +268,8 @@ class _Run:
         found = {one.source.where.topic for one in planned} | {one.topic for one in results}
         for topic in sorted(options.topic_ids.keys() - found):
             raise UsageError(f"--topic-id {topic}: no such topic in {store.url}, or it was not chosen")
+        overrides = options.broker.topic_configs or {}
+        self._warnings += without_effect(overrides, found, where=f"among what is chosen of {store.url}")
         if not planned and not results:
             raise UsageError(
                 f"{store.url}: no partition was found there. Remedy: name the folder above those of the partitions, or "
@@ -276,7 +318,7 @@ class _Run:
 
     # -- at work -----------------------------------------------------------------------------------------------
 
-    def _restore(self, planned: Sequence[PlannedRestore]) -> list[RestoredPartition]:
+    def _restore(self, planned: Sequence[PlannedRestore]) -> None:
         place = self._target.dirs.quarantine_dir
         if place is not None and planned:  # one that cannot be made is known before a byte is fetched
             os.makedirs(place, exist_ok=True)
@@ -299,18 +341,16 @@ class _Run:
             restore.open()
         self._fetch(restores)
         reports = self._recover(restores)
-        results = []
         for restore in restores:
             moved, run = restore.move_in(
                 reports.get(restore.log_dir, {}),
                 partial(self._quarantine, restore.log_dir),
                 needs_start_line=self._needs_start_line,
             )
-            results += moved
+            self._results += moved
             self._note_quarantine(restore.log_dir, run)
             if restore.failure is not None:
                 self._failures[restore.log_dir] = restore.failure
-        return results
 
     def _fetch(self, restores: Sequence[LogDirRestore]) -> None:
         """Fetch into all log dirs side by side, so that none waits for a slow one."""

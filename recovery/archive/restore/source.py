@@ -23,7 +23,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.errors import UsageError
+from recovery.errors import UsageError, error_text
 from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
@@ -174,15 +174,16 @@ def _unfinished(store: Store, layout: Layout) -> frozenset[str]:
         return frozenset()
     found = read_unfinished(store)
     above, _, name = store.url.rstrip("/").rpartition("/")
-    if above and not found:
-        with suppress(OSError, UsageError):  # which need not be there, nor be readable
-            folder = f"{name}/"
-            return frozenset(
-                one.removeprefix(folder)
-                for one in read_unfinished(open_store(above))
-                if one.startswith(folder)
-            )
-    return found
+    if found or not above:
+        return found
+    outer = None
+    with suppress(UsageError):
+        outer = open_store(above)
+    of_outer: frozenset[str] = frozenset()
+    with suppress(OSError):  # it need not be readable
+        of_outer = frozenset() if outer is None else read_unfinished(outer)
+    folder = f"{name}/"
+    return frozenset(one.removeprefix(folder) for one in of_outer if one.startswith(folder))
 
 
 def _is_current(where: PartitionPrefix, layout: Layout) -> bool:
@@ -209,7 +210,7 @@ def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView 
         try:
             segments.append(_segment(store, layout, segment, planned.end_offsets[row], told))
         except (OSError, FormatError) as error:
-            reasons.append(f"segment {segment.base_offset}: {error}")
+            reasons.append(f"segment {segment.base_offset}: {error_text(error)}")
     if remote is not None and remote.cut_off is not None:
         reasons.append(f"segment {remote.cut_off[0].start_offset}: {remote.cut_off[1]}")
     gaps: list[str] = []
@@ -232,7 +233,7 @@ def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView 
         try:
             epochs = _epochs(store, layout, where, segments[-1].segment)
         except (OSError, FormatError) as error:
-            reasons.append(f"its leader epochs: {error}")
+            reasons.append(f"its leader epochs: {error_text(error)}")
         start = _log_start(store, layout, walked, broker)
     return SourcePartition(
         where=where,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -26,6 +26,7 @@ from segfmt.filenames import (
     META_PROPERTIES,
     PARTITION_METADATA,
     FolderState,
+    PartitionFolder,
     read_folder_name,
 )
 from segfmt.kafka_uuid import format_uuid
@@ -40,6 +41,7 @@ class TargetDir:
     Attributes:
         directory_id: by its `meta.properties`, None without one.
         log_count: current and future logs in it.
+        futures: folders of logs that are being moved into it, by topic and partition.
         usable_bytes: None if not known.
         error: why it is offline, None if it is not.
     """
@@ -48,6 +50,7 @@ class TargetDir:
     directory_id: UUID | None
     is_cordoned: bool
     log_count: int
+    futures: Mapping[tuple[str, int], str]
     usable_bytes: int | None
     error: OSError | str | None
 
@@ -139,6 +142,13 @@ class Target:
                 found.append(ExistingLog(log_dir=target.log_dir, topic_id=topic_id, logs=logs))
         return found
 
+    def being_moved(self, topic: str, partition: int) -> str | None:
+        """Return the folder to which a broker was moving a partition from another log dir; None if there is none."""
+        for target in self.log_dirs:
+            if (topic, partition) in target.futures:
+                return os.path.join(target.log_dir, target.futures[topic, partition])
+        return None
+
     def place(
         self, existing: Sequence[ExistingLog], assignment: Assignment | None, *, ignore_cordon: bool
     ) -> str:
@@ -185,7 +195,7 @@ class Target:
 
 def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned: bool) -> TargetDir:
     directory_id = usable = None
-    count = 0
+    logs: Sequence[PartitionFolder] = ()
     if offline is None:
         with suppress(OSError, FormatError):
             directory_id = read_meta_properties(
@@ -195,12 +205,13 @@ def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned
             status = os.statvfs(log_dir)
             usable = status.f_frsize * status.f_bavail
         with suppress(OSError):
-            count = sum(map(_is_log, os.listdir(log_dir)))
+            logs = list(_logs(os.listdir(log_dir)))
     return TargetDir(
         log_dir=log_dir,
         directory_id=directory_id,
         is_cordoned=is_cordoned,
-        log_count=count,
+        log_count=len(logs),
+        futures={(log.topic, log.partition): log.name for log in logs if log.state is FolderState.FUTURE},
         usable_bytes=usable,
         error=None if offline is None else offline.error,
     )
@@ -212,13 +223,13 @@ def _log_starts(log_dir: str) -> Mapping[tuple[str, int], int]:
     return {}
 
 
-def _is_log(name: str) -> bool:
-    """Return whether a folder is a log that a broker counts: a current or a future one."""
-    try:
-        folder = read_folder_name(name)
-    except FileNameError:
-        return False
-    return folder.topic != CLUSTER_METADATA_TOPIC and folder.state in (
-        FolderState.CURRENT,
-        FolderState.FUTURE,
-    )
+def _logs(names: Iterable[str]) -> Iterator[PartitionFolder]:
+    """Yield the folders that a broker counts as logs: current and future ones."""
+    for name in names:
+        with suppress(FileNameError):
+            folder = read_folder_name(name)
+            if folder.topic != CLUSTER_METADATA_TOPIC and folder.state in (
+                FolderState.CURRENT,
+                FolderState.FUTURE,
+            ):
+                yield folder

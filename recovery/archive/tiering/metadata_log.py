@@ -11,7 +11,7 @@ from recovery.archive.stores.store import Store
 from recovery.broker.assignments import Assignments, read_assignments
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.errors import UsageError
+from recovery.errors import UsageError, error_text
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, META_PROPERTIES
 from segfmt.meta_properties import MetaProperties, read_meta_properties
@@ -51,7 +51,7 @@ def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
         except FileNotFoundError:
             continue
         except (FormatError, OSError) as error:
-            warnings.append(f"{store.url}: {error}: the metadata log in it is not used")
+            warnings.append(f"{store.url}: {error_text(error)}: the metadata log in it is not used")
             continue
         if metadata is None:
             continue
@@ -70,7 +70,7 @@ def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
     try:
         assignments = read_copied(at, "", read_assignments)
     except (FormatError, OSError) as error:
-        warnings.append(f"{at.url}: {error}: the partitions of the cluster are not known")
+        warnings.append(f"{at.url}: {error_text(error)}: the partitions of the cluster are not known")
     return MetadataLog(cluster=cluster, assignments=assignments or Assignments(), warnings=tuple(warnings))
 
 

@@ -24,7 +24,7 @@ from ipaddress import ip_address
 from threading import Thread
 from urllib.parse import unquote, urlsplit
 
-from recovery.errors import UsageError
+from recovery.errors import UsageError, error_text
 from recovery.threads import MORE_THREADS, is_started
 from recovery.version import VERSION
 from recovery.watch.http.routes import Answer
@@ -277,8 +277,8 @@ def _listen(host: str, port: int) -> socket.socket:
         )
     except (OSError, UnicodeError) as error:
         raise UsageError(
-            f"Cannot serve metrics at {host} port {port}: {error}. Remedy: choose another --metrics-port, or an "
-            "address of this machine as --metrics-host"
+            f"Cannot serve metrics at {host} port {port}: {error_text(error)}. Remedy: choose another "
+            "--metrics-port, or an address of this machine as --metrics-host"
         ) from error
 
 

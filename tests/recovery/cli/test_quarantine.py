@@ -169,7 +169,8 @@ class TestList:
         assert (done.exit_code, done.stderr) == (4, "")
         refused, listed = done.report["logDirs"]
         assert (refused["logDir"], refused["runs"], refused["unfinished"]) == (str(closed), [], [])
-        assert f"Permission denied: '{closed}/" in refused["error"]
+        assert refused["error"].startswith(f"{closed}/")
+        assert refused["error"].endswith(": Permission denied")
         assert listed["error"] is None
         assert [one["run"] for one in listed["runs"]] == [OLD_RUN, NEW_RUN]
 
@@ -192,19 +193,17 @@ class TestList:
         ran = Ran(capsys, "list", "--log-dirs", f"{bad},{log_dir}", *arguments)
         assert (ran.exit_code, ran.stderr) == (4, "")
         if format_ == "text":
-            assert ran.stdout.startswith(
-                f"{bad}: cannot be looked at: [Errno 5] Input/output error: '{bad}'\n"
-            )
+            assert ran.stdout.startswith(f"{bad}: cannot be looked at: Input/output error\n")
             assert f"\n{log_dir}\n  {runs[0].path}\n" in ran.stdout
         else:
             assert [one["error"] for one in ran.report["logDirs"]] == [
-                f"[Errno 5] Input/output error: '{bad}'",
+                f"{bad}: Input/output error",
                 None,
             ]
             assert [len(one["runs"]) for one in ran.report["logDirs"]] == [0, 2]
         alone = Ran(capsys, "list", "--log-dirs", bad, *arguments)
         assert alone.exit_code == 1
-        assert "[Errno 5] Input/output error" in alone.stdout
+        assert "Input/output error" in alone.stdout
 
     def test_nothing_there(self, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ran = Ran(capsys, "list", "--log-dirs", log_dir)

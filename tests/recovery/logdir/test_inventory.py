@@ -177,15 +177,13 @@ class TestFiles:
         problems = {task.folder: task.problems for task in inventory(log_dir).tasks}
         (problem,) = problems["t-0"]
         assert problem.file == "00000000000000000000.log"
-        assert (
-            "may not be read by the user that recover runs as: [Errno 13] Permission denied" in problem.rule
-        )
+        assert "may not be read by the user that recover runs as: Permission denied" in problem.rule
         assert problems["u-0"] == ()
 
     def test_a_file_of_which_that_cannot_be_told_is_an_io_error(self, log_dir: Path, monkeypatch) -> None:
         folder = partition(log_dir, "t-0", s0=1)
         deny(monkeypatch, folder, errno.EIO)
-        with pytest.raises(LogDirOfflineError, match=rf"Input/output error: '{folder}/0+\.log'"):
+        with pytest.raises(LogDirOfflineError, match=rf"{folder}/0+\.log: Input/output error"):
             inventory(log_dir)
 
     def test_access_alone_refuses_nothing(self, log_dir: Path, monkeypatch) -> None:

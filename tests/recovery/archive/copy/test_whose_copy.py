@@ -229,3 +229,19 @@ def test_a_log_dir_that_cannot_be_looked_at_is_not_called_missing(
     assert report.exit_code == 4
     assert [(one.file, one.error) for one in report.log_dirs[0].failed] == [(dying, os.strerror(errno.EIO))]
     assert report.log_dirs[1].failed == []
+
+
+@pytest.mark.parametrize("garbage", [b"", b"[]", b"{\n", b'{"unfinished": 7}\n', b"\xff\n"])
+def test_a_manifest_that_cannot_be_understood_does_not_stand_for_a_whole_copy(
+    sample: Sample, output: Path, garbage: bytes
+) -> None:
+    copied(sample.log_dirs[0], output)
+    (output / MANIFEST_KEY).write_bytes(garbage)
+    with pytest.raises(UsageError, match="whether the copy is whole is not known"):
+        restored(sample, output)
+    with pytest.raises(UsageError, match="whether the copy is whole is not known"):
+        restored(sample, output / sample.log_dirs[0].name)
+    with pytest.raises(UsageError, match="move it away, and everything is sent again"):
+        copied(sample.log_dirs[0], output)
+    (output / MANIFEST_KEY).unlink()
+    assert copied(sample.log_dirs[0], output).log_dirs[0].files > 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from recovery.archive.restore.report import RestoreReport
 from recovery.archive.restore.run import restore
 from recovery.archive.restore.stage import Stage
 from recovery.engine.options import RecoverOptions
-from recovery.errors import InterruptedRecoveryError
 from recovery.read import opened_log
 from recovery.stop_request import StopRequest
 from recovery.watch.events import (
@@ -205,8 +205,11 @@ def test_what_is_staged_already_needs_no_room(archive: TieredArchive) -> None:
                     stop.request(15)
 
         options = options_of(archive, names=names)
-        with pytest.raises(InterruptedRecoveryError):
-            restore(options, observers=[interrupt], stop=stop)
+        stopped = restore(options, observers=[interrupt], stop=stop)
+        assert stopped.exit_code == 143
+        assert {one.status for one in stopped.partitions} == {"failed"}
+        assert {one.log_dir for one in stopped.partitions} == {str(disk)}
+        assert stopped.to_text().startswith("INTERRUPTED by signal 15")
         staged = sum(path.stat().st_size for path in (disk / STAGE_FOLDER).rglob("*.log"))
         assert staged > size_bytes // 4
         room = os.statvfs(disk)
@@ -216,6 +219,29 @@ def test_what_is_staged_already_needs_no_room(archive: TieredArchive) -> None:
         assert report.exit_code == 0, report.to_text()
         fetched_and_checked = sum(event.scanned_bytes for event in events if isinstance(event, BytesScanned))
         assert fetched_and_checked == 2 * size_bytes - staged
+
+
+def test_what_an_interrupted_run_has_moved_in_is_told(archive: TieredArchive) -> None:
+    """It is asked to end once the first log dir has all of its own."""
+    stop = StopRequest()
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, LogDirFinished):
+            stop.request(15)
+
+    report = restore(options_of(archive), observers=[interrupt], stop=stop)
+    assert report.exit_code == 143
+    assert json.loads(report.to_json())["exitCode"] == 143
+    for one in report.partitions:
+        is_there = (Path(str(one.log_dir)) / f"{one.topic}-{one.partition}").exists()
+        assert is_there == (one.status == "restored")
+    left = [one for one in report.partitions if one.status == "failed"]
+    assert 0 < len(left) < len(LOST)
+    assert all("interrupted before it was moved in" in one.reasons[0] for one in left)
+    assert "undo" in report.to_text()
+    again = restore(options_of(archive))
+    assert again.exit_code == 0
+    assert {one.status for one in again.partitions} == {"restored", "unchanged"}
 
 
 def test_a_move_that_fails_is_finished_by_the_next_run(
@@ -290,7 +316,7 @@ def test_an_object_that_cannot_be_read_is_named(
     assert report.exit_code == 4
     assert {one.status for one in report.partitions if one.topic != "codecs"} == {"restored"}
     assert one_of(report, "codecs-0").status == "failed"
-    assert one_of(report, "codecs-0").reasons == (f"[Errno 5] Input/output error: '{bad}'",)
+    assert one_of(report, "codecs-0").reasons == (f"{bad}: Input/output error",)
     assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
 
 

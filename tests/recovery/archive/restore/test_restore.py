@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from segfmt.checkpoint import read_leader_epoch_checkpoint, read_offset_checkpoi
 from segfmt.record_batch import read_record_batch_header
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.logs.samples import read_properties, tree_of, unpack
+from tests.servers.file_systems import mounting
+from tests.servers.machine import MOUNTS, needs
 
 LOST = {"plain-0": "d1", "codecs-0": "d2", "transactions-1": "d2", "stuck-copy-0": "d2"}
 
@@ -273,3 +276,40 @@ def test_a_quarantine_that_cannot_be_made_is_known_before_a_byte_is_fetched(arch
         restored(archive, broker={"quarantine_dir": "/proc/nowhere"})
     assert trees(archive) == before
     assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
+
+
+def test_settings_without_effect_are_told(archive: TieredArchive) -> None:
+    notes = ("log.retention.mss is not a setting of a broker, and has no effect; is log.retention.ms meant?",)
+    report = restored(
+        archive,
+        names=["codecs-0"],
+        broker={
+            "dry_run": True,
+            "config_notes": notes,
+            "topic_configs": {"codecs": {"retention.ms": "1"}, "codec": {"retention.ms": "1"}},
+        },
+    )
+    assert report.warnings[0] == notes[0]
+    assert ["no log of codec lies among what is chosen" in text for text in report.warnings[1:]] == [True]
+
+
+@needs(MOUNTS)
+def test_a_dry_run_on_a_read_only_mount_says_what_a_run_needs(archive: TieredArchive) -> None:
+    disk = archive.log_dirs[1]
+    kept = disk.parent / "kept"
+    shutil.copytree(disk, kept)
+    with mounting(disk, "tmpfs", "size=64m"):
+        shutil.copytree(kept, disk, dirs_exist_ok=True)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        report = restored(archive, broker={"dry_run": True})
+    assert report.exit_code == 0
+    assert [text.partition(". ")[0] for text in report.warnings] == [f"{disk}: mounted read-only"]
+
+
+def test_a_log_that_is_being_moved_to_another_log_dir_is_left_alone(archive: TieredArchive) -> None:
+    folder = archive.log_dirs[0] / f"codecs-0.{'0' * 32}-future"
+    folder.mkdir()
+    report = restored(archive, names=["codecs-0", "plain-0"])
+    assert one_of(report, "plain-0").status == "restored"
+    assert one_of(report, "codecs-0").status == "refused"
+    assert str(folder) in one_of(report, "codecs-0").reasons[0]
