@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import ClassVar
 
-from recovery.problem import Problem
+from recovery.problem import Problem, ProblemRule
 
 
 class RecoveryError(Exception):
@@ -85,8 +85,10 @@ class PartitionRefusedError(RecoveryError):
 
     exit_code = 4
 
-    def __init__(self, *, file: str, position: int | None, rule: str, remedy: str) -> None:
-        problem = Problem(file=file, position=position, rule=rule, remedy=remedy)
+    def __init__(
+        self, *, file: str, position: int | None, rule: ProblemRule, detail: str, remedy: str
+    ) -> None:
+        problem = Problem(file=file, position=position, rule=rule, detail=detail, remedy=remedy)
         super().__init__(str(problem))
         self.problems: tuple[Problem, ...] = (problem,)
 
@@ -109,7 +111,13 @@ class PartitionRefusedError(RecoveryError):
     def of(cls, problems: Iterable[Problem]) -> PartitionRefusedError:
         """Return the refusal for all of *problems*, in their order."""
         first, *others = problems
-        refusal = cls(file=first.file, position=first.position, rule=first.rule, remedy=first.remedy)
+        refusal = cls(
+            file=first.file,
+            position=first.position,
+            rule=first.rule,
+            detail=first.detail,
+            remedy=first.remedy,
+        )
         refusal.problems = (first, *others)
         refusal.args = ("; ".join(map(str, refusal.problems)),)
         return refusal

@@ -9,6 +9,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+ProblemRule = Literal[
+    # names and kinds of files
+    "file-type",
+    "foreign-file",
+    "foreign-folder",
+    "topic-name",
+    "duplicate-folder",
+    "duplicate-partition",
+    "shared-file",
+    # the content of a partition's folder
+    "batch-length",
+    "offset-order",
+    "offset-overflow",
+    "leader-epoch",
+    "control-record",
+    "transaction-state",
+    "transaction-order",
+    "transaction-index",
+    "epoch-checkpoint",
+    "topic-id",
+    "segment-size",
+    "index-size",
+    "index-full",
+    "file-size",
+    "tiered",
+    # the log dir
+    "checkpoint",
+    "marker",
+    "meta-properties",
+    "another-node",
+    "duplicate-directory-id",
+    "quarantine-place",
+    # the machine
+    "read-only",
+    "access",
+    "owner",
+    "space",
+    "memory",
+]
+"""What a log, or a log dir, can go against; docs/operate/refusals.md lists them. `verify` has the same where it can."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
@@ -28,14 +69,16 @@ class Problem:
     Attributes:
         file: name of the file in the partition's folder or the log dir, or of the folder itself.
         position: byte position in the file, None for the whole file.
-        rule: what is violated, in words that name Kafka's behaviour.
+        rule: what is violated.
+        detail: the same in words, which name Kafka's behaviour.
         remedy: what the operator can do.
         repair: what `--repair` does, None if nothing is safe.
     """
 
     file: str
     position: int | None = None
-    rule: str
+    rule: ProblemRule
+    detail: str
     remedy: str
     repair: Repair | None = None
 
@@ -45,13 +88,14 @@ class Problem:
             "file": self.file,
             "position": self.position,
             "rule": self.rule,
+            "detail": self.detail,
             "remedy": self.remedy,
             "repairable": self.repair is not None,
         }
 
     def __str__(self) -> str:
         at = "" if self.position is None else f" at byte {self.position}"
-        return f"{self.file}{at}: {self.rule}. Remedy: {self.remedy}"
+        return f"{self.file}{at}: {self.detail}. Remedy: {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,11 +54,13 @@ _CUT_FIELDS: Final = {
     "position": int,
     "size_bytes": int,
     "batch_count": int,
+    "rule": str,
     "reason": str,
     "first_offset": int,
     "last_offset": int,
     "is_scattered": bool,
 }
+_OF_EARLIER_VERSIONS: Final = {"is_scattered": False, "rule": "unknown"}
 _HOLE_FIELDS: Final = {"first_offset": int, "last_offset": int, "before": str, "position": int}
 
 
@@ -492,7 +494,7 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
     time_ms, quarantine = _read_time(document["time_ms"]), document["quarantine"]
     if not isinstance(quarantine, str | None):
         raise TypeError
-    cuts = [_read_loss({"is_scattered": False, **cut}, _CUT_FIELDS, "file") for cut in document["cuts"]]
+    cuts = [_read_loss(_OF_EARLIER_VERSIONS | cut, _CUT_FIELDS, "file") for cut in document["cuts"]]
     holes = [_read_loss(hole, _HOLE_FIELDS, "before") for hole in document.get("holes", ())]
     return EarlierCut(
         partition=partition,

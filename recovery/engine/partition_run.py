@@ -227,7 +227,8 @@ def _refusal_of(error: PermissionError) -> PartitionRefusedError:
     return PartitionRefusedError(
         file=os.path.basename(str(error.filename)),
         position=None,
-        rule=f"{error.strerror} (IOException takes the log dir offline)",
+        rule="access",
+        detail=f"{error.strerror} (IOException takes the log dir offline)",
         remedy="find out what keeps it closed: access lists, a security module, an exported file system",
     )
 

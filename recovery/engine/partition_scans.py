@@ -184,6 +184,7 @@ def refusal_for_memory(file: str) -> PartitionRefusedError:
     return PartitionRefusedError(
         file=file,
         position=None,
-        rule="there is too little memory to read it",
+        rule="memory",
+        detail="there is too little memory to read it",
         remedy="give the run more memory, or fewer --threads",
     )

@@ -133,7 +133,7 @@ def _problems_of(task: PartitionTask, path: str) -> tuple[Problem, ...]:
 
 def _moves(problems: Iterable[Problem], *, folder: str = "") -> list[Move]:
     return [
-        Move(path=os.path.join(folder, name), reason=problem.rule)
+        Move(path=os.path.join(folder, name), reason=problem.detail)
         for problem in problems
         if problem.repair is not None
         for name in problem.repair.names

@@ -354,6 +354,7 @@ def _cut_to_json(cut: Cut) -> dict[str, Any]:
         "batches": cut.batch_count,
         "firstOffset": _offset(cut.first_offset),
         "lastOffset": _offset(cut.last_offset),
+        "rule": cut.rule,
         "reason": cut.reason,
     }
 

@@ -134,7 +134,7 @@ def _reasons(partition: PartitionReport) -> Sequence[str]:
 def _why(partition: PartitionReport) -> tuple[str, ...]:
     """Return why a log was left alone, in words that are the same for others with the same problem."""
     if partition.problems:
-        return tuple(f"{problem.rule}. Remedy: {problem.remedy}" for problem in partition.problems)
+        return tuple(f"{problem.detail}. Remedy: {problem.remedy}" for problem in partition.problems)
     return tuple(reason.replace(_path(partition), "...") for reason in partition.reasons)
 
 

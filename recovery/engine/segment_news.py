@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from native.raw_scan import RawScan, Stop
 from recovery.load.model import PartitionTask, ScanRequest
-from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
+from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_cause
 from recovery.watch.events import (
     CorruptionFound,
     IndexFileProblem,
@@ -165,7 +165,7 @@ class SegmentNews:
                 base_offset=request.base_offset,
                 truncate_position=scan.valid_bytes,
                 truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
-                reason=cut_reason(scan),
+                reason=cut_cause(scan).reason,
                 found_invalid_messages=scan.stop not in (Stop.END, Stop.TORN),
                 found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
             )

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from recovery.load.compaction import AbortedTxns, find_superseded, most_records
 from recovery.load.holes import look_for_holes
 from recovery.load.log_reader import LogReader
-from recovery.load.model import Cut, Hole, Original, PartitionTask, RemovalKind
+from recovery.load.model import Cut, CutCause, Hole, Original, PartitionTask, RemovalKind
 from recovery.load.segment_recovery import Departure, SegmentRecovery
 from recovery.load.segments import SegmentMap
 from recovery.load.tree import PartitionTree
@@ -41,10 +41,14 @@ from segfmt.filenames import (
 from segfmt.java_text import LONG_MAX
 
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX, LOG_SUFFIX + CLEANED_SUFFIX)
-_REASONS = {
-    RemovalKind.COMPACTED: "replaced by a segment that does not hold these offsets",
-    RemovalKind.LEFTOVER: "in an unfinished .swap or .cleaned alone, which a broker drops",
+_CAUSES = {
+    None: CutCause("unreferenced", "no longer in any segment"),
+    RemovalKind.COMPACTED: CutCause("replaced", "replaced by a segment that does not hold these offsets"),
+    RemovalKind.LEFTOVER: CutCause(
+        "leftover", "in an unfinished .swap or .cleaned alone, which a broker drops"
+    ),
 }
+_PREALLOCATED = CutCause("preallocated", "preallocated and never written")
 _MOST_OPEN_TXNS = 20
 _POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
 _OFFSETS = (_BASE, _LAST)
@@ -154,20 +158,22 @@ class _Account:
                     location = f"{part.file} from byte {part.origin_position}"
                     why_harmless = "other segments have these batches, or they are below the log start"
                     self.warnings.append(
-                        f"{location}: {part.size_bytes} bytes cut: {departure.reason}; {why_harmless}"
+                        f"{location}: {part.size_bytes} bytes cut: {departure.cause.reason}; {why_harmless}"
                     )
                     return None
                 is_scattered = cut.size_bytes < part.size_bytes
                 return replace(cut, position=part.origin_position, is_scattered=is_scattered)
         position = part.origin_position
         is_preallocated = position > 0 and self._task.settings.preallocate and self._reader.is_zero(part)
+        cause = _PREALLOCATED if is_preallocated else departure.cause
         return Cut(
             file=part.file,
             base_offset=departure.base_offset,
             position=position,
             size_bytes=part.size_bytes,
             batch_count=batch_count,
-            reason="preallocated and never written" if is_preallocated else departure.reason,
+            rule=cause.rule,
+            reason=cause.reason,
             is_preallocated=is_preallocated,
             first_offset=departure.first_offset,
             last_offset=last_offset,
@@ -192,8 +198,7 @@ class _Account:
             for begin, end in _uncovered(stat.size_bytes, kept.get(file, ())):
                 part = Original(file=file, size_bytes=end - begin, origin_position=begin)
                 kind = self._removed.get(file)
-                reason = "no longer in any segment" if kind is None else _REASONS.get(kind, kind.value)
-                yield Departure(part, read_offset(file), reason, read_offset(file))
+                yield Departure(part, read_offset(file), _cause_of(kind), read_offset(file))
 
     def _look_into(self, departure: Departure) -> _Gone:
         part = departure.part
@@ -356,11 +361,16 @@ def _cut_of(gone: _Gone, reader: LogReader) -> Cut | None:
         position=part.origin_position + position,
         size_bytes=size_bytes,
         batch_count=len(lost),
-        reason=gone.departure.reason,
+        rule=gone.departure.cause.rule,
+        reason=gone.departure.cause.reason,
         first_offset=first_offset if first is None else min(first_offset, first.base_offset),
         last_offset=int(lost[-1, _LAST]) if len(lost) else -1,
         is_scattered=size_bytes < part.size_bytes - position,
     )
+
+
+def _cause_of(kind: RemovalKind | None) -> CutCause:
+    return _CAUSES.get(kind) or CutCause("unreferenced", "" if kind is None else kind.value)
 
 
 def _batches_of(gone: _Gone) -> Iterator[tuple[Original, int]]:

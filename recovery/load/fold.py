@@ -19,7 +19,14 @@ from recovery.load.forecast import unflushed_bases
 from recovery.load.holes import missing_end
 from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
-from recovery.load.model import IndexProblem, PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
+from recovery.load.model import (
+    CutCause,
+    IndexProblem,
+    PartitionOutcome,
+    PartitionSource,
+    PartitionTask,
+    RemovalKind,
+)
 from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
 from recovery.load.segment_recovery import SegmentOverflowedError, SegmentRecovery
@@ -58,7 +65,8 @@ def fold(task: PartitionTask, source: PartitionSource) -> PartitionOutcome:
         raise PartitionRefusedError(
             file=task.folder,
             position=None,
-            rule=f"{error} ({error.kafka} stops the broker)",
+            rule="foreign-file",
+            detail=f"{error} ({error.kafka} stops the broker)",
             remedy="move the file out of the partition's folder",
         ) from error
     return loader.close()
@@ -263,7 +271,7 @@ class _Loader:
         for ordinal, segment in enumerate(unflushed, 1):
             if self._recovery.recover(segment, ordinal=ordinal, count=len(unflushed)):
                 later = unflushed[ordinal:]
-                self._delete_segments(later, f"after the cut in {segment.log}")
+                self._delete_segments(later, CutCause("after-cut", f"after the cut in {segment.log}"))
                 self._delete_snapshots_of(later)
                 return
 
@@ -281,7 +289,7 @@ class _Loader:
         reason = f"the log ends at {log_end_offset}, before its log start offset {start}"
         self._warnings.append(f"{reason}: all segments are deleted")
         self._recovery.dropped_end_offset = log_end_offset
-        self._delete_segments(self._segments.values(), reason)
+        self._delete_segments(self._segments.values(), CutCause("log-start", reason))
         self._epochs.clear()
         self._main_state.truncate_fully_and_start_at(start)
         return None
@@ -296,13 +304,13 @@ class _Loader:
                 self._tree.put(index, b"")
         self._segments.add(segment)
 
-    def _delete_segments(self, segments: list[Segment], reason: str) -> None:
+    def _delete_segments(self, segments: list[Segment], cause: CutCause) -> None:
         """Rename the files of *segments* to `.deleted`; a broker unlinks them after file.delete.delay.ms.
 
         Kafka: LogLoader.removeAndDeleteSegmentsAsync.
         """
         for segment in segments:
-            self._recovery.note_deleted(segment, reason)
+            self._recovery.note_deleted(segment, cause)
             self._segments.remove(segment)
             for name in (segment.log, segment.offset_index, segment.time_index, segment.txn_index):
                 if self._tree.is_taken(name):

@@ -13,7 +13,8 @@ def refuse_large_log(name: str, size_bytes: int) -> None:
         raise PartitionRefusedError(
             file=name,
             position=MAX_LOG_BYTES,
-            rule=f"a segment larger than {MAX_LOG_BYTES} bytes stops the broker (KafkaException)",
+            rule="segment-size",
+            detail=f"a segment larger than {MAX_LOG_BYTES} bytes stops the broker (KafkaException)",
             remedy="move the segment away, or split it with a tool that rewrites batches",
         )
 
@@ -26,7 +27,8 @@ def refuse_large_index(name: str, size_bytes: int, entry_bytes: int, *, segment_
         raise PartitionRefusedError(
             file=name,
             position=limit,
-            rule=f"the active index has {size_bytes} bytes, segment.index.bytes allows {limit} "
+            rule="index-size",
+            detail=f"the active index has {size_bytes} bytes, segment.index.bytes allows {limit} "
             "(IllegalArgumentException stops the broker)",
             remedy="raise segment.index.bytes of the topic, or move the index away: it is rebuilt",
         )

@@ -247,7 +247,8 @@ class LogReader:
             raise PartitionRefusedError(
                 file=log,
                 position=error.position,
-                rule=f"{error}, met on the way to offset {target_offset} ({error.kafka} stops the broker)",
+                rule="batch-length",
+                detail=f"{error}, met on the way to offset {target_offset} ({error.kafka} stops the broker)",
                 remedy=self._remedy_of(log),
             ) from error
         if before is not None and before.last_offset >= target_offset:

@@ -283,6 +283,30 @@ class RemovalKind(Enum):
     COMPACTED = "compacted"  # replaced by a `.swap`
 
 
+CutRule = Literal[
+    "trailing-bytes",
+    "torn-batch",
+    "batch-length",
+    "checksum",
+    "control-record",
+    "offset-order",
+    "after-cut",
+    "log-start",
+    "replaced",
+    "leftover",
+    "unreferenced",
+    "preallocated",
+    "unknown",  # cut by a version that did not say
+]
+
+
+class CutCause(NamedTuple):
+    """Why batches leave the live log."""
+
+    rule: CutRule
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
     """Batches that leave the live log.
@@ -295,7 +319,7 @@ class Cut:
         first_offset: the first offset that is lost.
         last_offset: of the last of these batches; -1 if there is none.
         is_preallocated: whether it is nothing but the zeros that `preallocate` puts after the log: no loss.
-        reason: as text.
+        rule, reason: why, as an identifier and as text.
         is_scattered: whether other batches of the file, between these or after them, are still live.
     """
 
@@ -304,6 +328,7 @@ class Cut:
     position: int
     size_bytes: int
     batch_count: int
+    rule: CutRule
     reason: str
     is_preallocated: bool = False
     first_offset: int = -1

@@ -94,7 +94,8 @@ def notes_of(task: PartitionTask) -> Iterator[Problem]:
         if name == f"{LEADER_EPOCH_CHECKPOINT}.tmp":
             yield Problem(
                 file=name,
-                rule=f"a {kind} where the broker writes its leader epochs (IOException takes the log dir "
+                rule="file-type",
+                detail=f"a {kind} where the broker writes its leader epochs (IOException takes the log dir "
                 "offline at the first election of a leader)",
                 remedy="move it out of the partition's folder",
                 repair=Repair(names=(name,)),
@@ -102,7 +103,8 @@ def notes_of(task: PartitionTask) -> Iterator[Problem]:
         elif name not in blocking and file_kind(name) not in _UNNUMBERED_KINDS:
             yield Problem(
                 file=name,
-                rule=f"a {kind} with the name of a file of the log: a broker ignores it until it needs the name",
+                rule="file-type",
+                detail=f"a {kind} with the name of a file of the log: a broker ignores it until it needs the name",
                 remedy="move it out of the partition's folder",
                 repair=None if kind in LINKS_TO_NOTHING else Repair(names=(name,)),
             )
@@ -137,7 +139,8 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
     if kind is not None:
         yield Problem(
             file=LEADER_EPOCH_CHECKPOINT,
-            rule=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
+            rule="file-type",
+            detail=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
             remedy="move it away: the broker makes a new one from the segments that it recovers",
             repair=Repair(names=(LEADER_EPOCH_CHECKPOINT,)),
         )
@@ -145,7 +148,8 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
     if kind is not None and kind not in LINKS_TO_NOTHING:  # to a broker, those do not exist
         yield Problem(
             file=PARTITION_METADATA,
-            rule=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
+            rule="file-type",
+            detail=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
             remedy="put a file there with the topic's id (kafka-topics --describe), or a copy from another replica",
         )
     segments = list(_loaded_segments(task))
@@ -158,7 +162,8 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
             if kind is not None and kind not in LINKS_TO_NOTHING:
                 yield Problem(
                     file=name,
-                    rule=f"a {kind} where an index must be (IOException takes the log dir offline)",
+                    rule="file-type",
+                    detail=f"a {kind} where an index must be (IOException takes the log dir offline)",
                     remedy="move it and the segment's .index away: both are rebuilt from the log",
                     repair=Repair(names=_present(task, segment.offset_index, name)),
                 )
@@ -174,7 +179,8 @@ def _name_problems(files: Iterable[str]) -> Iterator[Problem]:
         except FileNameError as error:
             yield Problem(
                 file=name,
-                rule=f"{error} ({error.kafka} stops the broker)",
+                rule="foreign-file",
+                detail=f"{error} ({error.kafka} stops the broker)",
                 remedy="move the file out of the partition's folder",
                 repair=Repair(names=(name,)),
             )

@@ -65,6 +65,7 @@ def _replay(
         raise PartitionRefusedError(
             file=segment.log,
             position=error.position,
-            rule=str(error),
+            rule="transaction-state",
+            detail=str(error),
             remedy="restore the partition from another replica",
         ) from error

@@ -16,11 +16,11 @@ from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.log_reader import LogReader
-from recovery.load.model import IndexProblem, Original, PartitionTask, ScanRequest
+from recovery.load.model import CutCause, IndexProblem, Original, PartitionTask, ScanRequest
 from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
 from recovery.load.segments import Segment, SegmentMap, first_offset_of, without_tables
-from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason, refusal_of_stop
+from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_cause, refusal_of_stop
 from recovery.load.transactions import InvalidTxnStateError
 from recovery.load.tree import PartitionTree
 from segfmt.byte_layout import OFFSET_INDEX_DTYPE
@@ -56,7 +56,7 @@ class Departure(NamedTuple):
 
     part: Original
     base_offset: int
-    reason: str
+    cause: CutCause
     first_offset: int
     may_repeat: bool = False
 
@@ -136,22 +136,22 @@ class SegmentRecovery:
         self.recovered[segment.base_offset] = scan.valid_bytes
         return part.size_bytes - scan.valid_bytes
 
-    def note_deleted(self, segment: Segment, reason: str) -> None:
+    def note_deleted(self, segment: Segment, cause: CutCause) -> None:
         """Count a whole segment among what leaves the log."""
         self.deleted.append(segment.base_offset)
         part = self._reader.part(segment.log)
         if part.size_bytes:
-            self.departures.append(Departure(part, segment.base_offset, reason, segment.base_offset))
+            self.departures.append(Departure(part, segment.base_offset, cause, segment.base_offset))
 
     def _scan(self, segment: Segment, request: ScanRequest) -> RawScan:
         scan = self._reader.recovery_scan(request)
-        reason = None
+        cause = None
         if scan.stop is Stop.OFFSET_OVERFLOW:
             return scan
         while scan.stop in OUT_OF_ORDER_STOPS and request.ordinal and not segment.is_split:
             # Differs: Kafka empties the segment; here the batches before the one out of order stay. The rest may stop
             # the scan once more: then the greatest timestamp has an offset below the time index's last entry.
-            reason = cut_reason(scan)
+            cause = cut_cause(scan)
             sound_part = replace(request.part, size_bytes=scan.stop_position)
             scan = self._reader.recovery_scan(ScanRequest(part=sound_part, base_offset=request.base_offset))
         if scan.stop not in CUTTING_STOPS:
@@ -163,9 +163,9 @@ class SegmentRecovery:
                 Departure(
                     lost,
                     request.base_offset,
-                    reason or cut_reason(scan),
+                    cause or cut_cause(scan),
                     first_offset,
-                    may_repeat=reason is not None,
+                    may_repeat=cause is not None,
                 )
             )
         return scan
@@ -178,7 +178,8 @@ class SegmentRecovery:
                 raise PartitionRefusedError(
                     file=segment.log,
                     position=position,
-                    rule=f"leader epoch {epoch} begins at the negative offset {base_offset} "
+                    rule="leader-epoch",
+                    detail=f"leader epoch {epoch} begins at the negative offset {base_offset} "
                     "(IllegalArgumentException stops the broker)",
                     remedy="restore the partition from another replica",
                 )
@@ -196,14 +197,16 @@ class SegmentRecovery:
             raise PartitionRefusedError(
                 file=segment.log,
                 position=error.position,
-                rule=str(error),
+                rule="transaction-state",
+                detail=str(error),
                 remedy="cut the log before this batch, or restore the partition from another replica",
             ) from error
         if len(aborted) > 1 and np.any(np.diff(aborted["last_offset"]) <= 0):
             raise PartitionRefusedError(
                 file=segment.log,
                 position=None,
-                rule="aborted transactions do not end in ascending order "
+                rule="transaction-order",
+                detail="aborted transactions do not end in ascending order "
                 "(IllegalArgumentException stops the broker)",
                 remedy="restore the partition from another replica",
             )

@@ -104,7 +104,8 @@ class Segment:
             raise PartitionRefusedError(
                 file=name,
                 position=MAX_MAPPED_BYTES,
-                rule=f"an index of more than {MAX_MAPPED_BYTES} bytes cannot be mapped "
+                rule="index-size",
+                detail=f"an index of more than {MAX_MAPPED_BYTES} bytes cannot be mapped "
                 "(IllegalArgumentException stops the broker)",
                 remedy="move the index away: it is rebuilt",
             )

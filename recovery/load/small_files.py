@@ -45,7 +45,8 @@ def txn_index_problem(tree: PartitionTree, segment: Segment, *, is_low_byte_read
         raise PartitionRefusedError(
             file=segment.txn_index if original is None else original.file,
             position=error.position,
-            rule=f"{error} ({error.kafka} stops the broker)",
+            rule="transaction-index",
+            detail=f"{error} ({error.kafka} stops the broker)",
             remedy="move the transaction index and the segment's .index away: both are rebuilt from the log",
         ) from error
     return None
@@ -123,5 +124,10 @@ def read_topic_id(tree: PartitionTree) -> str | None:
 
 def _refused_small_file(file: str, error: MalformedCheckpointError, remedy: str) -> PartitionRefusedError:
     outcome = "takes the log dir offline" if error.takes_dir_offline else "stops the broker"
-    rule = f"{error} ({error.kafka} {outcome})"
-    return PartitionRefusedError(file=file, position=error.position or None, rule=rule, remedy=remedy)
+    return PartitionRefusedError(
+        file=file,
+        position=error.position or None,
+        rule="epoch-checkpoint" if file == LEADER_EPOCH_CHECKPOINT else "topic-id",
+        detail=f"{error} ({error.kafka} {outcome})",
+        remedy=remedy,
+    )

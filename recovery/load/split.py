@@ -109,8 +109,9 @@ def _check_overflow(reader: LogReader, segment: Segment, scan: RawScan) -> None:
         raise PartitionRefusedError(
             file=segment.log,
             position=scan.stop_position,
-            rule=f"offset {scan.stop_detail[0]} does not fit the segment, but its last offset does, so the broker does "
-            "not split it (IllegalArgumentException stops it at every start)",
+            rule="offset-overflow",
+            detail=f"offset {scan.stop_detail[0]} does not fit the segment, but its last offset does, so the broker "
+            "does not split it (IllegalArgumentException stops it at every start)",
             remedy="restore the partition from another replica",
         )
 
@@ -155,6 +156,7 @@ def _refusal(segment: Segment, why: str) -> PartitionRefusedError:
     return PartitionRefusedError(
         file=segment.log,
         position=None,
-        rule=f"the segment's offsets overflow its index and it cannot be split: {why}; the broker stops",
+        rule="offset-overflow",
+        detail=f"the segment's offsets overflow its index and it cannot be split: {why}; the broker stops",
         remedy="restore the partition from another replica",
     )

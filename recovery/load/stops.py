@@ -7,68 +7,78 @@ from __future__ import annotations
 
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
-from recovery.load.model import PartitionTask
+from recovery.load.model import CutCause, PartitionTask
 from recovery.load.segments import first_unflushed, log_base_offsets
+from recovery.problem import ProblemRule
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT, SWAP_SUFFIX, read_offset
 
 CUTTING_STOPS = frozenset({Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL})
 OUT_OF_ORDER_STOPS = frozenset({Stop.INVALID_OFFSET, Stop.TIME_INDEX_INVALID_OFFSET})
 
-_CUT_REASONS = {
-    Stop.END: "too few bytes for a batch at the end",
-    Stop.TORN: "the last batch is torn",
-    Stop.BAD_LENGTH: "an impossible batch length",
-    Stop.CRC_MISMATCH: "a batch whose CRC does not match",
-    Stop.INVALID_CONTROL: "a control batch that does not parse",
-    Stop.INVALID_OFFSET: "a batch whose offset is out of order",
-    Stop.TIME_INDEX_INVALID_OFFSET: "a batch whose offset is out of order",
+_CUT_CAUSES = {
+    Stop.END: CutCause("trailing-bytes", "too few bytes for a batch at the end"),
+    Stop.TORN: CutCause("torn-batch", "the last batch is torn"),
+    Stop.BAD_LENGTH: CutCause("batch-length", "an impossible batch length"),
+    Stop.CRC_MISMATCH: CutCause("checksum", "a batch whose CRC does not match"),
+    Stop.INVALID_CONTROL: CutCause("control-record", "a control batch that does not parse"),
+    Stop.INVALID_OFFSET: CutCause("offset-order", "a batch whose offset is out of order"),
+    Stop.TIME_INDEX_INVALID_OFFSET: CutCause("offset-order", "a batch whose offset is out of order"),
 }
 
 _FROM_A_REPLICA = "restore the partition from another replica"
-_REFUSALS: dict[Stop, tuple[str, str | None]] = {
+_REFUSALS: dict[Stop, tuple[ProblemRule, str, str | None]] = {
     Stop.BAD_LENGTH: (
+        "batch-length",
         "an impossible batch length after the last index entry (CorruptRecordException stops the broker)",
         None,
     ),
     Stop.SHORT_HEADER: (
+        "batch-length",
         "a batch shorter than its header (KafkaException stops the broker)",
         None,
     ),
     Stop.INVALID_OFFSET: (
+        "offset-order",
         "a batch whose offset is out of order, in a segment without an index (InvalidOffsetException stops the broker)",
         _FROM_A_REPLICA,
     ),
     Stop.TIME_INDEX_INVALID_OFFSET: (
+        "offset-order",
         "a batch whose offset is out of order, in a segment without an index (InvalidOffsetException stops the broker)",
         _FROM_A_REPLICA,
     ),
     Stop.INDEX_FULL: (
+        "index-full",
         "more index entries than segment.index.bytes holds (IllegalArgumentException stops the broker at every start)",
         "raise segment.index.bytes or index.interval.bytes of the topic",
     ),
     Stop.TIME_INDEX_FULL: (
+        "index-full",
         "more time index entries than segment.index.bytes holds "
         "(IllegalArgumentException stops the broker at every start)",
         "raise segment.index.bytes or index.interval.bytes of the topic",
     ),
     Stop.INVALID_TXN: (
+        "transaction-state",
         "a producer writes outside its open transaction (InvalidTxnStateException stops the broker)",
         _FROM_A_REPLICA,
     ),
     Stop.INVALID_CONTROL: (
+        "control-record",
         "a control batch that does not parse (InvalidRecordException stops the broker at every start)",
         _FROM_A_REPLICA,
     ),
     Stop.CONTROL_FATAL: (
+        "control-record",
         "a control batch whose CRC is valid but whose content is not (it stops the broker at every start)",
         _FROM_A_REPLICA,
     ),
 }
 
 
-def cut_reason(scan: RawScan) -> str:
-    """Return the text that says why the bytes after a stop are cut."""
-    return _CUT_REASONS[scan.stop]
+def cut_cause(scan: RawScan) -> CutCause:
+    """Return why the bytes after a stop are cut."""
+    return _CUT_CAUSES[scan.stop]
 
 
 def refusal_of_stop(
@@ -79,12 +89,12 @@ def refusal_of_stop(
     Args:
         remedy: for stops at which a check of the segment would cut it.
     """
-    rule, own_remedy = _REFUSALS.get(
-        scan.stop, (f"{scan.stop.name} (segment {base_offset})", _FROM_A_REPLICA)
+    rule, detail, own_remedy = _REFUSALS.get(
+        scan.stop, ("batch-length", f"{scan.stop.name} (segment {base_offset})", _FROM_A_REPLICA)
     )
     when = " while the log is loaded" if while_loading else ""
     return PartitionRefusedError(
-        file=file, position=scan.stop_position, rule=rule + when, remedy=own_remedy or remedy
+        file=file, position=scan.stop_position, rule=rule, detail=detail + when, remedy=own_remedy or remedy
     )
 
 

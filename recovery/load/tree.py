@@ -87,8 +87,9 @@ class PartitionTree:
                 raise PartitionRefusedError(
                     file=name,
                     position=MOST_WHOLE_BYTES,
-                    rule=f"{node.size_bytes} bytes are more than the {MOST_WHOLE_BYTES} that this tool reads of such a "
-                    "file; a broker loads it",
+                    rule="file-size",
+                    detail=f"{node.size_bytes} bytes are more than the {MOST_WHOLE_BYTES} that this tool reads of such "
+                    "a file; a broker loads it",
                     remedy="move it away unless it is known to be right: it is rebuilt from the log where possible",
                 )
             end = node.origin_position + node.size_bytes
@@ -154,11 +155,11 @@ class PartitionTree:
         """
         kind = self._others.get(name)
         if kind is not None:
-            rule = f"a {kind} where a file is needed (a 4.x broker meets an I/O error, and may empty the segment)"
+            detail = f"a {kind} where a file is needed (a 4.x broker meets an I/O error, and may empty the segment)"
             remedy = "move it out of the partition's folder"
             # The link may be meant to lead to data
             repair = None if kind in LINKS_TO_NOTHING else Repair(names=(name,))
-            problem = Problem(file=name, rule=rule, remedy=remedy, repair=repair)
+            problem = Problem(file=name, rule="file-type", detail=detail, remedy=remedy, repair=repair)
             raise PartitionRefusedError.of([problem])
 
     def _set(self, name: str, node: Content) -> None:
@@ -192,7 +193,8 @@ class PartitionTree:
             raise PartitionRefusedError(
                 file=name,
                 position=MAX_READ_BYTES,
-                rule=f"a snapshot of more than {MAX_READ_BYTES} bytes stops the broker (OutOfMemoryError)",
+                rule="file-size",
+                detail=f"a snapshot of more than {MAX_READ_BYTES} bytes stops the broker (OutOfMemoryError)",
                 remedy="move it away: it is made again from the log",
             )
         if self.size_bytes(name) > MOST_WHOLE_BYTES:

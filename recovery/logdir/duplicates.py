@@ -104,7 +104,8 @@ def _with_names(task: PartitionTask, paths: list[str] | None) -> PartitionTask:
         return task
     problem = Problem(
         file=task.folder,
-        rule=f"one folder has {len(paths)} names: {', '.join(paths)} (a broker works on it under each of them)",
+        rule="duplicate-folder",
+        detail=f"one folder has {len(paths)} names: {', '.join(paths)} (a broker works on it under each of them)",
         remedy="decide whose log it is, and move the links out of the log dirs",
     )
     return task if problem in task.problems else replace(task, problems=(problem, *task.problems))
@@ -115,7 +116,8 @@ def _with_shared(task: PartitionTask, shared: Iterable[tuple[str, str]]) -> Part
     problems = tuple(
         Problem(
             file=file,
-            rule=f"it is the same file as {other} (hard links): what is cut in one of them is cut in the other",
+            rule="shared-file",
+            detail=f"it is the same file as {other} (hard links): what is cut in one of them is cut in the other",
             remedy="replace one of them by a copy (cp)",
         )
         for file, other in shared
@@ -130,7 +132,8 @@ def _with_copies(task: PartitionTask, folders: list[str]) -> PartitionTask:
         return task
     problem = Problem(
         file=task.folder,
-        rule=f"{task.topic_partition} lies in {len(folders)} folders: {', '.join(folders)} "
+        rule="duplicate-partition",
+        detail=f"{task.topic_partition} lies in {len(folders)} folders: {', '.join(folders)} "
         "(IllegalStateException stops the broker)",
         remedy="decide which one is right, and move the other out of the log dirs",
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from recovery.errors import error_text
 from recovery.logdir.listing import other_kind
-from recovery.problem import Problem
+from recovery.problem import Problem, ProblemRule
 from recovery.read.file_system import is_folder, is_there, read_small
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, META_PROPERTIES
@@ -125,6 +125,7 @@ def _of_others(values: Mapping[str, object], key: str, expected: object) -> Iter
             _problem(
                 f"{key} is {value}, but {conflict} (RuntimeException stops the broker)",
                 "this is the log dir of another node: check what is mounted where, and the configuration",
+                "another-node",
             ),
         )
 
@@ -141,6 +142,7 @@ def _copies(directory_ids: Mapping[str, object]) -> Iterable[tuple[str, Problem]
                 _problem(
                     f"directory.id is also that of {', '.join(copies)} (RuntimeException stops the broker)",
                     "one dir is a copy of the other: decide which one is right, and leave the other out of log.dirs",
+                    "duplicate-directory-id",
                 ),
             )
 
@@ -161,5 +163,5 @@ def _misplaced(log_dirs: Iterable[str], metadata_log_dir: str | None) -> list[st
     ]
 
 
-def _problem(rule: str, remedy: str) -> Problem:
-    return Problem(file=META_PROPERTIES, rule=rule, remedy=remedy)
+def _problem(detail: str, remedy: str, rule: ProblemRule = "meta-properties") -> Problem:
+    return Problem(file=META_PROPERTIES, rule=rule, detail=detail, remedy=remedy)

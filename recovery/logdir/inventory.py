@@ -215,17 +215,17 @@ class _Listing:
         """Note what keeps this user, or anybody, from writing in the log dir."""
         is_frozen = is_read_only(self._log_dir)
         if is_frozen and self._is_only_looked_at:
-            rule = "mounted read-only, so it is looked at without a lock"
+            detail = "mounted read-only, so it is looked at without a lock"
             remedy = "mount it read-write before a run that is to recover it"
-            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+            self._notes.append(Problem(file=self._log_dir, rule="read-only", detail=detail, remedy=remedy))
         else:
             self._problems += mount_problems(self._log_dir)
         if is_frozen:
             pass  # nobody may write there
         elif not os.access(self._log_dir, os.W_OK):
-            rule = "the user that recover runs as may not write there: it could not carry out the plan"
+            detail = "the user that recover runs as may not write there: it could not carry out the plan"
             remedy = f"run it as {self._user.name}, or as root"
-            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+            self._notes.append(Problem(file=self._log_dir, rule="access", detail=detail, remedy=remedy))
         elif not self._gives_away:
             self._problems += owner_problems(self._log_dir, self._stat)
 
@@ -307,7 +307,8 @@ class _Listing:
             self._problems.append(
                 Problem(
                     file=CLEAN_SHUTDOWN_FILE,
-                    rule=f"{what}: a broker takes it for its clean-shutdown marker, and writes the next one there",
+                    rule="marker",
+                    detail=f"{what}: a broker takes it for its clean-shutdown marker, and writes the next one there",
                     remedy="move it away: the log dir is then recovered as after an unclean shutdown",
                     repair=None if leads_away else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
                 )
@@ -322,7 +323,8 @@ class _Listing:
             if temporary not in self._without and is_there(path) and (kind := other_kind(path)) is not None:
                 yield Problem(
                     file=temporary,
-                    rule=f"a {kind} where a broker writes its checkpoints (IOException takes the log dir offline)",
+                    rule="file-type",
+                    detail=f"a {kind} where a broker writes its checkpoints (IOException takes the log dir offline)",
                     remedy="move it away",
                     repair=Repair(names=(temporary,)),
                 )
@@ -415,8 +417,8 @@ class _Listing:
         remedy = f"move the file away: {_WITHOUT_CHECKPOINT[name]}"
         kind = other_kind(path)
         if kind is not None:
-            rule = f"a {kind} where a checkpoint must be (IOException takes the log dir offline)"
-            problems.append(Problem(file=name, rule=rule, remedy=remedy, repair=repair))
+            detail = f"a {kind} where a checkpoint must be (IOException takes the log dir offline)"
+            problems.append(Problem(file=name, rule="file-type", detail=detail, remedy=remedy, repair=repair))
             return {}
         status = os.stat(path)
         if lacking := self._user.lacks(status, "r"):
@@ -427,16 +429,27 @@ class _Listing:
         except MalformedCheckpointError as error:
             position = error.position or None
             if error.takes_dir_offline:
-                rule = f"{error} ({error.kafka} takes the log dir offline)"
+                detail = f"{error} ({error.kafka} takes the log dir offline)"
                 problems.append(
-                    Problem(file=name, position=position, rule=rule, remedy=remedy, repair=repair)
+                    Problem(
+                        file=name,
+                        position=position,
+                        rule="checkpoint",
+                        detail=detail,
+                        remedy=remedy,
+                        repair=repair,
+                    )
                 )
             else:
                 without = _WITHOUT_CHECKPOINT[name]
-                rule = (
+                detail = (
                     f"{error}: none of its lines counts (a broker logs {error.kafka} as a warning); {without}"
                 )
-                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=_FROM_BACKUP))
+                self._notes.append(
+                    Problem(
+                        file=name, position=position, rule="checkpoint", detail=detail, remedy=_FROM_BACKUP
+                    )
+                )
             return {}
         self._read.add(name)
         if not data:
@@ -456,5 +469,5 @@ class _Listing:
         for name in sorted(empty | absent) if tasks else ():
             if name in absent or is_old:
                 why = "missing" if name in absent else "empty, as a loss of power may leave it"
-                rule = f"{why}, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
-                self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))
+                detail = f"{why}, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
+                self._notes.append(Problem(file=name, rule="checkpoint", detail=detail, remedy=_FROM_BACKUP))

@@ -110,7 +110,8 @@ def _look_at(
 def _in_the_way(name: str) -> Problem:
     return Problem(
         file=name,
-        rule="a folder with the name of one of recover's temporary files",
+        rule="file-type",
+        detail="a folder with the name of one of recover's temporary files",
         remedy="move it away",
         repair=Repair(names=(name,)),
     )
@@ -138,7 +139,8 @@ def _link(name: str) -> Problem:
     """Return the problem that a file is a link. Differs: a broker writes through it, wherever it leads."""
     return Problem(
         file=name,
-        rule="a link, through which a broker writes outside of the log dir",
+        rule="file-type",
+        detail="a link, through which a broker writes outside of the log dir",
         remedy="put the file itself in its place",
     )
 
@@ -156,7 +158,8 @@ def is_of_type(entry: os.DirEntry[str], test: Callable[[os.DirEntry[str]], bool]
 def _read_only(path: str, error: str) -> Problem:
     return Problem(
         file=path,
-        rule=f"the file system is mounted read-only ({error} takes the log dir offline)",
+        rule="read-only",
+        detail=f"the file system is mounted read-only ({error} takes the log dir offline)",
         remedy="find out why (dmesg: an I/O error may have done it), check the file system, mount it read-write",
     )
 
@@ -170,7 +173,8 @@ def mount_problems(log_dir: str) -> Iterator[Problem]:
     if kind not in (None, "dangling link"):
         yield Problem(
             file=LOCK_FILE,
-            rule=f"a {kind} where the broker's lock must be (IOException takes the log dir offline)",
+            rule="file-type",
+            detail=f"a {kind} where the broker's lock must be (IOException takes the log dir offline)",
             remedy="move it away",
         )
 
@@ -202,7 +206,8 @@ def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
         remedy = "the log dir is the root of a file system: use a folder below it as log dir"
     return Problem(
         file=name,
-        rule=f"{error} ({error.kafka} stops the broker)",
+        rule="foreign-folder",
+        detail=f"{error} ({error.kafka} stops the broker)",
         remedy=remedy,
         repair=Repair(names=(name,)) if may_move else None,
     )
@@ -212,7 +217,8 @@ def unwritable_folder(name: str, may_move: bool) -> Problem:
     """Return the problem that no line of a checkpoint can hold the folder *name*; *may_move*: as above."""
     return Problem(
         file=name,
-        rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
+        rule="topic-name",
+        detail="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
         "offline at its next start)",
         remedy="move it out of the log dir",
         repair=Repair(names=(name,)) if may_move else None,
@@ -234,7 +240,8 @@ def access_problem(name: str, path: str, status: os.stat_result, lacking: str, u
     denied = " and ".join(participles[right] for right in lacking)
     return Problem(
         file=name,
-        rule=f"may not be {denied} by {user.name}, the broker's user: {mode_words(status)} "
+        rule="access",
+        detail=f"may not be {denied} by {user.name}, the broker's user: {mode_words(status)} "
         "(IOException takes the log dir offline)",
         remedy=f"chmod u+{lacking} {path}" if status.st_uid == user.uid else f"{user.chown} {path}",
     )
@@ -257,8 +264,9 @@ def owner_problems(name: str, status: os.stat_result) -> Iterator[Problem]:
         owner = user_name(status.st_uid)
         yield Problem(
             file=name,
-            rule=f"belongs to {owner}, and recover runs as {user_name(os.geteuid())}, who may write there but not give "
-            "a file to another user",
+            rule="owner",
+            detail=f"belongs to {owner}, and recover runs as {user_name(os.geteuid())}, who may write there but not "
+            "give a file to another user",
             remedy="run recover as root" if status.st_uid == 0 else f"run recover as {owner}, or as root",
         )
 
@@ -281,6 +289,7 @@ def _read_denial(path: str) -> PermissionError | None:
 def _unreadable(name: str, denial: PermissionError) -> Problem:
     return Problem(
         file=name,
-        rule=f"may not be read by the user that recover runs as: {reason_text(denial)}",
+        rule="access",
+        detail=f"may not be read by the user that recover runs as: {reason_text(denial)}",
         remedy="run recover as the broker's user, or as root with all its capabilities",
     )

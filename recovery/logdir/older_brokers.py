@@ -60,7 +60,8 @@ def place_problems(log_dirs: Iterable[str], version: str | None) -> dict[str, tu
         return {}
     problem = Problem(
         file=INSIDE_FOLDER,
-        rule=f"quarantine would lie in this folder of the log dir, and {version}: a broker before 3.6 does not "
+        rule="quarantine-place",
+        detail=f"quarantine would lie in this folder of the log dir, and {version}: a broker before 3.6 does not "
         "ignore it (KafkaException stops the broker)",
         remedy="choose another place with --quarantine-dir",
     )

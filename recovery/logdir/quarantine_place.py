@@ -135,7 +135,8 @@ def write_problem(log_dir: str, quarantine_dir: str | None) -> Problem | None:
     )
     return Problem(
         file=folder,
-        rule=f"what is replaced or cut could not be kept in quarantine: {why}",
+        rule="quarantine-place",
+        detail=f"what is replaced or cut could not be kept in quarantine: {why}",
         remedy="choose another place with --quarantine-dir, "
         + ("or mount it read-write" if is_frozen else "or give the folder to the log dir's owner (chown)"),
     )

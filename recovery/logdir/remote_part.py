@@ -124,7 +124,8 @@ class RemotePart:
         contradiction = f"{self._contradiction}{_NAMED if is_named else ''}"
         return Problem(
             file=os.path.basename(self._folder),
-            rule=f"{contradiction}, so this looks like a tiered log, and {said}: as a plain one it would begin "
+            rule="tiered",
+            detail=f"{contradiction}, so this looks like a tiered log, and {said}: as a plain one it would begin "
             f"at {self._first_base}, and its remote part would be forgotten",
             remedy=self._remedy,
         )
@@ -136,7 +137,8 @@ class RemotePart:
             return None
         return Problem(
             file=os.path.basename(self._folder),
-            rule=f"topic {self._topic} has remote.storage.enable=true, but with {prevented_by} its broker takes the "
+            rule="tiered",
+            detail=f"topic {self._topic} has remote.storage.enable=true, but with {prevented_by} its broker takes the "
             f"log for a plain one: the log start moves from {self._line or 0} to {self._first_base}, and the remote "
             "part is forgotten",
             remedy="if the broker is configured differently, take the recovery back with undo, and add "
@@ -149,7 +151,8 @@ class RemotePart:
             return None
         return Problem(
             file=os.path.basename(self._folder),
-            rule=f"{self._contradiction}; taken for a plain log whose broker had just deleted segments",
+            rule="tiered",
+            detail=f"{self._contradiction}; taken for a plain log whose broker had just deleted segments",
             remedy=self._remedy,
         )
 

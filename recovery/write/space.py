@@ -278,7 +278,8 @@ def _block_bytes(path: str) -> int:
 def _too_little(path: str, needed: int, free: int) -> Problem:
     return Problem(
         file=path,
-        rule=f"needs {needed:,} bytes for indexes, snapshots and quarantine, {max(free, 0):,} free (a 4.x broker that "
-        "meets a full disk empties the segment that it recovers)",
+        rule="space",
+        detail=f"needs {needed:,} bytes for indexes, snapshots and quarantine, {max(free, 0):,} free (a 4.x broker "
+        "that meets a full disk empties the segment that it recovers)",
         remedy="make room on this file system, or put quarantine on another one (--quarantine-dir)",
     )

@@ -151,7 +151,7 @@ def _offline(case: Case) -> list[str]:
 
 def _full(case: Case) -> list[str]:
     """There is no room for some of the logs, which shows once they are read."""
-    full = Problem(file="d", position=None, rule="too little space", remedy="none")
+    full = Problem(file="d", position=None, rule="space", detail="too little space", remedy="none")
     rng, reserve = random.Random(case.rng.random()), SpaceLedger.reserve
 
     def refusing(ledger: SpaceLedger, *arguments: Any, **options: Any) -> tuple[Problem, ...]:

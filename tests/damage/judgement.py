@@ -341,6 +341,7 @@ def _cuts_of_doubled(report: PartitionReport) -> Iterator[Cut]:
                 position=int(position),
                 size_bytes=int(size_bytes),
                 batch_count=0,
+                rule="unknown",
                 reason=reason,
             )
 

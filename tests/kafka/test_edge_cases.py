@@ -51,7 +51,7 @@ def test_an_io_error_leaves_the_segments_that_a_broker_empties(
     (refused,) = report.partitions
     (problem,) = refused.problems
     assert (refused.status, problem.file, report.exit_code) == ("refused", f"{24:020d}.snapshot", 4)
-    assert "a folder where a file is needed" in problem.rule
+    assert "a folder where a file is needed" in problem.detail
     assert not (ours.log_dir / MARKER).exists()
     untouched = f"{ours.folder.name}/"
     changed = differences(before, tree_of(ours.log_dir))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from recovery.load.model import CutRule
+from recovery.problem import ProblemRule
 from tests import ROOT
 from tests.documents.json_schema import violations
 from tests.logs.samples import SAMPLE_NAMES, Sample, tree_of, unpack
@@ -25,6 +27,17 @@ def schema() -> dict[str, Any]:
         r"```json\n(\{\s*\"\$schema.*?)```", (ROOT / "docs/reference/report.md").read_text(), re.DOTALL
     )
     return dict(json.loads(found))
+
+
+def test_all_rules_are_in_the_schema_and_explained(schema: dict[str, Any]) -> None:
+    page = (ROOT / "docs/reference/report.md").read_text().partition("## Rules")[2].partition("## Schema")[0]
+    of_problems, _, of_cuts = page.partition("Of `cuts`")
+    for name, rules, explained in (
+        ("problem", get_args(ProblemRule), of_problems),
+        ("cut", get_args(CutRule), of_cuts),
+    ):
+        assert schema["$defs"][name]["properties"]["rule"]["enum"] == list(rules)
+        assert set(re.findall(r"`([a-z-]+)`", explained)) >= set(rules)
 
 
 @pytest.mark.parametrize("name", SAMPLE_NAMES)

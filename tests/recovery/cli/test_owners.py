@@ -182,7 +182,7 @@ class TestAsTheBrokersUser:
             assert done.exit_code == 1, done
             for log_dir in done.report["logDirs"]:
                 (problem,) = log_dir["problems"]
-                assert words in problem["rule"]
+                assert words in problem["detail"]
                 assert "--quarantine-dir" in problem["remedy"]
         place = sample.root / "place"
         place.mkdir()
@@ -256,7 +256,7 @@ class TestInTheGroupAlone:
         for log_dir in done.report["logDirs"]:
             assert log_dir["status"] == "offline"
             (problem, *_) = log_dir["problems"]
-            assert "belongs to root" in problem["rule"]
+            assert "belongs to root" in problem["detail"]
             assert "as root" in problem["remedy"]
         for name, at in footprint(sample.log_dirs[0]).items():
             assert name in (".", ".lock") or before[name] == at
@@ -273,7 +273,7 @@ class TestInTheGroupAlone:
         assert done.exit_code == 4, done
         refused = refused_in(done)
         assert [one["partition"] for one in refused] == [OWN_PARTITION]
-        assert "belongs to root" in refused[0]["problems"][0]["rule"]
+        assert "belongs to root" in refused[0]["problems"][0]["detail"]
         assert {log_dir["status"] for log_dir in done.report["logDirs"]} == {"recovered", "partial"}
 
     def test_who_may_only_read_is_told_so_in_a_dry_run(self, sample: Sample) -> None:
@@ -304,7 +304,7 @@ def test_root_that_may_give_nothing_away_is_told_so_before_anything_is_touched(s
     for options in (["--dry-run"], []):
         done = recover(sample, *options, prefix=("setpriv", "--bounding-set", "-chown"))
         assert done.exit_code == 1, done
-        assert "not give a file to another user" in done.report["logDirs"][0]["problems"][0]["rule"]
+        assert "not give a file to another user" in done.report["logDirs"][0]["problems"][0]["detail"]
     assert {name for name, at in footprint(sample.log_dirs[0]).items() if found.get(name) != at} <= {
         ".",
         ".lock",
@@ -320,7 +320,7 @@ def test_a_folder_that_may_not_be_read_has_the_remedy_that_helps(sample: Sample,
     done = run_as_brokers_user(sample, "--dry-run")
     (refused,) = refused_in(done)
     (problem,) = refused["problems"]
-    assert "may not be read" in problem["rule"]
+    assert "may not be read" in problem["detail"]
     assert problem["remedy"].startswith(f"chmod u+r {folder}" if owner else "chown ")
 
 

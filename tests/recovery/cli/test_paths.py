@@ -75,8 +75,8 @@ class TestOneFolderUnderTwoNames:
         assert done.exit_code == 4
         for name in ("late-0", "other-7"):
             (problem,) = partition(done, name)["problems"]
-            assert str(first / "late-0") in problem["rule"]
-            assert str(second / "other-7") in problem["rule"]
+            assert str(first / "late-0") in problem["detail"]
+            assert str(second / "other-7") in problem["detail"]
             assert "links" in problem["remedy"]
         assert footprint(first / "late-0") == found
         assert partition(done, "codec-none-0")["status"] == "recovered"

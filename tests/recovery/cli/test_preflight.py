@@ -69,7 +69,9 @@ def test_all_reasons_are_in_the_json(sample: Sample, folder: Path) -> None:
         ("x.snapshot", True),
     ]
     assert len(partitions[PARTITION]["reasons"]) == 3
-    assert all(set(problem) == {"file", "position", "rule", "remedy", "repairable"} for problem in problems)
+    assert all(
+        set(problem) == {"file", "position", "rule", "detail", "remedy", "repairable"} for problem in problems
+    )
 
 
 def test_repair_is_announced_and_done(sample: Sample, folder: Path) -> None:
@@ -177,7 +179,7 @@ def test_a_partition_that_is_mounted_read_only(sample: Sample) -> None:
         ends = {part["partition"]: part for part in one.report["logDirs"][0]["partitions"]}
         refused = ends.pop(PARTITION)
         assert (refused["status"], refused["problems"][0]["file"]) == ("refused", PARTITION)
-        assert "mounted read-only" in refused["problems"][0]["rule"]
+        assert "mounted read-only" in refused["problems"][0]["detail"]
         assert "refused" not in {part["status"] for part in ends.values()}
     assert recover(sample).exit_code == 0
 
@@ -232,8 +234,8 @@ def test_segments_that_are_one_file_by_two_names(ram_path: Path) -> None:
         assert set(refused) == {"late-1", "other-0", "transactions-0"}
         (problem,) = refused["late-1"]
         assert problem["file"] == first
-        assert f"the same file as {other / first} (hard links)" in problem["rule"]
-        linked = {one["file"] for one in refused["transactions-0"] if "hard links" in one["rule"]}
+        assert f"the same file as {other / first} (hard links)" in problem["detail"]
+        linked = {one["file"] for one in refused["transactions-0"] if "hard links" in one["detail"]}
         assert linked == {segments[0].name, segments[-1].name}
     after = log_bytes(log_dir)
     assert all(after[name] == before[name] for name in before if name.split("/")[0] in refused)

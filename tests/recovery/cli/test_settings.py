@@ -92,7 +92,7 @@ class TestTieredStorage:
         for name in shortened:
             (problem,) = partitions[name]["problems"]
             assert partitions[name]["status"] == "refused"
-            assert "looks like a tiered log" in problem["rule"]
+            assert "looks like a tiered log" in problem["detail"]
             assert f'{{"{name[:-2]}": {{"remote.storage.enable": true}}}}' in problem["remedy"]
         assert partitions["untiered-0"]["status"] == partitions["empty-0"]["status"] == "recovered"
         assert footprint(archive.log_dirs[0] / "plain-0") == found
@@ -126,7 +126,7 @@ class TestTieredStorage:
             assert done.exit_code == 4
             (problem,) = one["problems"]
             named = ", and records of __remote_log_metadata name its topic" if "no line" in missing else ""
-            assert problem["rule"].startswith(f"{words}{missing}{named}, so this looks like a tiered log")
+            assert problem["detail"].startswith(f"{words}{missing}{named}, so this looks like a tiered log")
             assert '{"plain": {"remote.storage.enable": true}}' in problem["remedy"]
 
     @pytest.mark.parametrize("is_tiered", [True, False])
@@ -209,7 +209,7 @@ class TestSettingsThatPreventTieredStorage:
         done = recover_dirs(sample.log_dirs, *option)
         assert done.exit_code == 4
         (problem,) = partitions_of(done)["tiered-0"]["problems"]
-        assert "remote.storage.enable=true of topic tiered says so, but " in problem["rule"]
+        assert "remote.storage.enable=true of topic tiered says so, but " in problem["detail"]
         assert '{"tiered": {"remote.storage.enable": false}}' in problem["remedy"]
         assert "-c" in problem["remedy"]
         assert not [note for note in notes_of(done) if "is assumed" in note]
@@ -459,8 +459,8 @@ class TestNotes:
         os.truncate(sample.log_dirs[1] / "meta.properties", 2 << 20)
         done = recover_dirs(sample.log_dirs, "--dry-run")
         (problem,) = done.report["logDirs"][1]["problems"]
-        assert "2097152 bytes" in problem["rule"]
-        assert "Remedy" not in problem["rule"] + problem["remedy"]
+        assert "2097152 bytes" in problem["detail"]
+        assert "Remedy" not in problem["detail"] + problem["remedy"]
 
     def test_no_meta_properties(self, sample: Sample) -> None:
         (sample.log_dirs[1] / "meta.properties").unlink()

@@ -18,8 +18,18 @@ from recovery.read.file_system import OddFileError
 from tests.runs.driving import own_leftovers
 from tests.runs.killing import killed_at
 
-FIRST = Cut(file="00.log", base_offset=0, position=60, size_bytes=40, batch_count=1, reason="torn")
-SECOND = Cut(file="10.log", base_offset=10, position=0, size_bytes=100, batch_count=2, reason="behind a cut")
+FIRST = Cut(
+    file="00.log", base_offset=0, position=60, size_bytes=40, batch_count=1, rule="torn-batch", reason="torn"
+)
+SECOND = Cut(
+    file="10.log",
+    base_offset=10,
+    position=0,
+    size_bytes=100,
+    batch_count=2,
+    rule="after-cut",
+    reason="behind a cut",
+)
 
 HOLE = Hole(first_offset=4, last_offset=9, before=SECOND.file)
 
@@ -145,8 +155,24 @@ def test_what_was_moved_away_is_told_though_a_recovery_makes_it_anew(log_dir: Pa
     assert not (log_dir / CUT_LEDGER).exists()
 
 
-SWAPPED = Cut(file="10.log.swap", base_offset=10, position=60, size_bytes=40, batch_count=0, reason="torn")
-REPLACED = Cut(file="10.log", base_offset=10, position=60, size_bytes=40, batch_count=2, reason="replaced")
+SWAPPED = Cut(
+    file="10.log.swap",
+    base_offset=10,
+    position=60,
+    size_bytes=40,
+    batch_count=0,
+    rule="torn-batch",
+    reason="torn",
+)
+REPLACED = Cut(
+    file="10.log",
+    base_offset=10,
+    position=60,
+    size_bytes=40,
+    batch_count=2,
+    rule="replaced",
+    reason="replaced",
+)
 
 
 def test_a_swap_that_is_live_and_not_yet_cut_is_told_by_its_inode(log_dir: Path) -> None:

@@ -94,7 +94,7 @@ class TestPlainRun:
         path = log_dir(tmp_path / "d", t_0=files)
         (path / MARKER).write_bytes(b"")
         if is_refused:
-            full = Problem(file="d", position=None, rule="too little space", remedy="none")
+            full = Problem(file="d", position=None, rule="space", detail="too little space", remedy="none")
             monkeypatch.setattr(SpaceLedger, "reserve", lambda *_, **__: (full,))
         events: list[Event] = []
         (partition,) = run(path, dry_run=True, observers=(events.append,)).partitions
@@ -326,7 +326,7 @@ class TestTroubleInOneDir:
         refused = {one.folder: one for one in report.partitions if one.status == "refused"}
         assert list(refused) == ["bt-1"]
         (problem,) = refused["bt-1"].problems
-        assert (problem.file, problem.rule) == (file, "there is too little memory to read it")
+        assert (problem.file, problem.detail) == (file, "there is too little memory to read it")
         assert footprint(dirs[1] / "bt-1") == found
         assert [(one / MARKER).exists() for one in dirs] == [True, False, True]
 

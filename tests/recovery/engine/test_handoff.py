@@ -61,7 +61,7 @@ class LogDir:
         return task
 
     def foreign(self, folder: str) -> LogDir:
-        refusal = PartitionRefusedError(file=folder, position=None, rule="no", remedy="none")
+        refusal = PartitionRefusedError(file=folder, position=None, rule="access", detail="no", remedy="none")
         self.refused.append(RefusedFolder(folder=folder, refusal=refusal))
         return self
 

@@ -24,6 +24,7 @@ TAIL = Cut(
     position=1000,
     size_bytes=234,
     batch_count=2,
+    rule="checksum",
     reason="a batch whose CRC does not match",
     first_offset=51,
     last_offset=59,
@@ -34,6 +35,7 @@ WHOLE = Cut(
     position=0,
     size_bytes=500,
     batch_count=3,
+    rule="after-cut",
     reason="after the cut in 00000000000000000040.log",
 )
 ZEROS = Cut(
@@ -42,6 +44,7 @@ ZEROS = Cut(
     position=7,
     size_bytes=9000,
     batch_count=0,
+    rule="preallocated",
     reason="preallocated and never written",
     is_preallocated=True,
 )
@@ -161,6 +164,7 @@ JSON_PARTITION = {
             "batches": 2,
             "firstOffset": 51,
             "lastOffset": 59,
+            "rule": "checksum",
             "reason": "a batch whose CRC does not match",
         },
         {
@@ -171,6 +175,7 @@ JSON_PARTITION = {
             "batches": 3,
             "firstOffset": None,
             "lastOffset": None,
+            "rule": "after-cut",
             "reason": "after the cut in 00000000000000000040.log",
         },
     ],
@@ -240,7 +245,7 @@ def test_two_thousand_sound_logs_and_three_problems_are_a_screen() -> None:
 
 
 def test_what_is_the_same_in_many_logs_is_one_line() -> None:
-    problem = Problem(file="x.index", rule="a folder", remedy="move it away")
+    problem = Problem(file="x.index", rule="file-type", detail="a folder", remedy="move it away")
     many = [partition(f"r-{number}", "refused", problems=(problem,)) for number in range(23)]
     failed = [
         partition(f"f-{number}", "failed", reasons=(f"/d1/f-{number}: [Errno 5] Input/output error",))
@@ -261,7 +266,7 @@ def test_a_full_disk_is_one_line_and_a_total() -> None:
 
     def short(number: int) -> PartitionReport:
         rule = f"needs {150 + number},080 bytes, 4,096 free (a 4.x broker)"
-        problem = Problem(file=f"/d1/x-{number}", rule=rule, remedy="make room")
+        problem = Problem(file=f"/d1/x-{number}", rule="space", detail=rule, remedy="make room")
         return partition(f"x-{number}", "refused", problems=(problem,))
 
     full = log_dir(
@@ -426,8 +431,8 @@ def test_partitions_of_all_dirs_in_order() -> None:
 
 def test_a_log_dir_that_does_not_start() -> None:
     """Its own name stands once."""
-    first = Problem(file="/d1", rule="mounted read-only", remedy="mount it read-write")
-    second = Problem(file="backup", rule="a foreign folder", remedy="move it away")
+    first = Problem(file="/d1", rule="read-only", detail="mounted read-only", remedy="mount it read-write")
+    second = Problem(file="backup", rule="foreign-folder", detail="a foreign folder", remedy="move it away")
     offline = log_dir(REFUSED, status="offline", marker=False, error="/d1: ...", problems=(first, second))
     assert report(offline).to_text().splitlines()[:3] == [
         "OFFLINE /d1: mounted read-only. Remedy: mount it read-write",

@@ -369,7 +369,7 @@ def test_all_logs_and_all_their_files_cost_time(tmp_path: Path) -> None:
 
 def test_problems_that_were_known_before_are_told(tmp_path: Path) -> None:
     sample = unpack("stopped", tmp_path)
-    known = Problem(file="meta.properties", rule="identity", remedy="mend it")
+    known = Problem(file="meta.properties", rule="another-node", detail="identity", remedy="mend it")
     first, second = surveyed(sample, {str(sample.log_dirs[0]): (known,)})
     assert first.problems == (str(known),)
     assert second.problems == ()

@@ -76,7 +76,7 @@ class TestOneReason:
         assert report.exit_code in (1, 4)
         problems = problems_by_file(report)[damage.file]
         assert all(bool(problem.repair) == bool(damage.moved) for problem in problems)
-        assert all(problem.rule and problem.remedy for problem in problems)
+        assert all(problem.rule and problem.detail and problem.remedy for problem in problems)
         text = report.to_text()  # which names several files of one problem once
         assert all(str(problem).removeprefix(f"{problem.file}: ") in text for problem in problems)
         is_refused = damage.file.startswith("t-0") or report.exit_code == 1
@@ -109,7 +109,7 @@ class TestOneReason:
         found = untouched(log.log_dir)
         report = recover(sample_of(log), [log.log_dir])
         (problem,) = problems_by_file(report)[segment_file(24, suffix)]
-        assert f"a {kind}" in problem.rule
+        assert f"a {kind}" in problem.detail
         assert untouched(log.log_dir).keys() - found.keys() <= {LOG_STARTS}
         assert {path: at for path, at in untouched(log.log_dir).items() if path.startswith("t-0")} == {
             path: at for path, at in found.items() if path.startswith("t-0")
@@ -354,7 +354,7 @@ def test_a_pipe_for_a_checkpoint_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / RECOVERY_POINTS)
     found = list_log_dir(str(tmp_path), settings_of=lambda _topic: LogSettings(), now_ms=0)
     (problem,) = found.problems
-    assert problem.rule.startswith("a pipe where a checkpoint must be")
+    assert problem.detail.startswith("a pipe where a checkpoint must be")
 
 
 class TestWhatIsLeft:
@@ -380,5 +380,5 @@ class TestWhatIsLeft:
     def test_where_a_log_cannot_be_read_there_is_no_more_to_tell(self) -> None:
         log = f"{0:020d}.log"
         files = memory.partition({0: self.stopping(0)}) | {EPOCHS: b"x"}
-        hidden = Problem(file=log, rule="the file may not be read", remedy="none")
+        hidden = Problem(file=log, rule="access", detail="the file may not be read", remedy="none")
         assert self.problems(files, unreadable=frozenset({log}), problems=(hidden,)) == [log, EPOCHS]

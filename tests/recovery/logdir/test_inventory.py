@@ -108,7 +108,7 @@ class TestFolders:
         os.mkfifo(log_dir / ".kafka_cleanshutdown")
         (problem,) = inventory(log_dir).problems
         assert problem.file == ".kafka_cleanshutdown"
-        assert problem.rule.startswith("a pipe where a file is needed: a broker takes it")
+        assert problem.detail.startswith("a pipe where a file is needed: a broker takes it")
         assert problem.repair is not None
 
     @pytest.mark.parametrize("state", ["delete", "future", "stray"])
@@ -177,7 +177,7 @@ class TestFiles:
         problems = {task.folder: task.problems for task in inventory(log_dir).tasks}
         (problem,) = problems["t-0"]
         assert problem.file == "00000000000000000000.log"
-        assert "may not be read by the user that recover runs as: Permission denied" in problem.rule
+        assert "may not be read by the user that recover runs as: Permission denied" in problem.detail
         assert problems["u-0"] == ()
 
     def test_a_file_of_which_that_cannot_be_told_is_an_io_error(self, log_dir: Path, monkeypatch) -> None:
