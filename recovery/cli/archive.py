@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from recovery.archive.check.report import ArchiveReport
 
 _INVENTORY_EPILOG = """\
+examples:
+  kafka-log-recovery archive inventory s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2
+
 exit codes:
   0  everything that should be there is there
   1  usage error, or the archive cannot be listed
@@ -37,6 +40,11 @@ exit codes:
   4  some prefixes could not be listed, or some segments not compared
 """
 _VERIFY_EPILOG = """\
+examples:
+  kafka-log-recovery archive verify s3://backups/kafka
+  kafka-log-recovery archive verify s3://backups/kafka --logs-only --output s3://backups/checked
+  kafka-log-recovery archive verify s3://backups/kafka --engine spark
+
 exit codes:
   0  no damage
   1  usage error, the archive cannot be listed, the output cannot be written, or Spark gave up
@@ -45,6 +53,9 @@ exit codes:
   130, 143  interrupted; with --output the next run resumes
 """
 _RECOVER_EPILOG = """\
+examples:
+  kafka-log-recovery archive recover s3://backups/kafka --output s3://backups/recovered
+
 exit codes:
   0  nothing was damaged, or all of it was rebuilt
   1  usage error, the archive cannot be listed, the output cannot be written, or Spark gave up

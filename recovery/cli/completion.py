@@ -12,13 +12,17 @@ _SHELLS = ("bash", "zsh", "fish")
 _FOLDERS = {"A,B", "DIR", "ARCHIVE", "SOURCE", "URL"}
 """Names of values that are, or may be, folders; the first of several can be completed."""
 _EPILOG = """\
-exit codes:
-  0  the script was printed
-  1  usage error
+examples:
+  kafka-log-recovery completion bash
 
+Where it goes, as root:
 bash: kafka-log-recovery completion bash > /usr/share/bash-completion/completions/kafka-log-recovery
 zsh:  kafka-log-recovery completion zsh > /usr/share/zsh/vendor-completions/_kafka-log-recovery
 fish: kafka-log-recovery completion fish > /usr/share/fish/vendor_completions.d/kafka-log-recovery.fish
+
+exit codes:
+  0  the script was printed
+  1  usage error
 """
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from recovery.archive.copy.options import CopyOptions
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery archive copy -c /etc/kafka/server.properties --output s3://backups/copy
+
 exit codes:
   0  all is copied
   1  usage error, or the output cannot be written

@@ -17,6 +17,9 @@ from recovery.cli.arguments import (
 from recovery.cli.session import print_result, watched_signals
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery estimate -c /etc/kafka/server.properties
+
 exit codes:
   0  done
   1  usage error

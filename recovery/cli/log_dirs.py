@@ -12,6 +12,10 @@ from recovery.errors import InterruptedRecoveryError, UsageError
 from recovery.printable import printable
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery log-dirs --describe -c /etc/kafka/server.properties
+  kafka-log-recovery log-dirs --describe --bootstrap-server broker:9092 --format json
+
 exit codes:
   0  everything is described
   1  usage error, no such broker or topic, or no broker gave an answer

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from recovery.saved.runs import QuarantineRun
 
 _LIST_EPILOG = """\
+examples:
+  kafka-log-recovery quarantine list -c /etc/kafka/server.properties --verify
+
 exit codes:
   0  done
   1  usage error, or no log dir can be looked at
@@ -26,6 +29,9 @@ exit codes:
   4  some log dirs cannot be looked at, the rest are listed
 """
 _PURGE_EPILOG = """\
+examples:
+  kafka-log-recovery quarantine purge -c /etc/kafka/server.properties --older-than 30d
+
 A broker may run meanwhile. What is purged cannot be put back by undo.
 
 exit codes:

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from recovery.engine.report import RecoveryReport
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery recover -c /etc/kafka/server.properties --dry-run
+  kafka-log-recovery recover -c /etc/kafka/server.properties
+  kafka-log-recovery recover -c /etc/kafka/server.properties --threads 8 --metrics-port 9404 --format json > report.json
+
 exit codes:
   0  done, nothing lost
   1  usage or I/O error; no log dir could be processed, or only the report could not be written

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from recovery.archive.restore.options import RestoreOptions
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery archive restore s3://backups/kafka -c /etc/kafka/server.properties --dry-run
+  kafka-log-recovery archive restore s3://backups/kafka -c /etc/kafka/server.properties
+
 exit codes:
   0  all that was chosen is in the log dirs
   1  usage or I/O error

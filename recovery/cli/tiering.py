@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from recovery.archive.tiering.options import TieringOptions
 
 _METRICS_EPILOG = """\
+examples:
+  kafka-log-recovery archive metrics --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 -c /etc/kafka/server.properties
+  kafka-log-recovery archive metrics s3://backups/kafka --metadata /var/lib/kafka/d1,/var/lib/kafka/d2
+
 exit codes:
   0  all figures are known, whatever they are
   1  usage error, or a log dir or the archive cannot be listed
@@ -23,6 +27,9 @@ exit codes:
   130, 143  interrupted; nothing is printed
 """
 _RETENTION_EPILOG = """\
+examples:
+  kafka-log-recovery archive retention --metadata /var/lib/kafka/d1,/var/lib/kafka/d2 -c /etc/kafka/server.properties
+
 exit codes:
   0  nothing that is in retention will be deleted
   1  usage error, or a log dir cannot be listed

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from recovery.saved.undo import LogDirUndo
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery undo -c /etc/kafka/server.properties --dry-run
+  kafka-log-recovery undo -c /etc/kafka/server.properties
+
 exit codes:
   0  done, or nothing to take back
   1  usage or I/O error; after an I/O error start again to resume, unless only the report could not be written:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from recovery.check.report import VerifyReport
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery verify -c /etc/kafka/server.properties --topic orders
+  kafka-log-recovery verify -c /etc/kafka/server.properties --deep
+
 exit codes:
   0  no damage
   1  usage error, or no log dir could be listed

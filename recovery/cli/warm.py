@@ -11,13 +11,15 @@ from recovery.cli.session import print_result
 from recovery.errors import UsageError
 
 _EPILOG = """\
+examples:
+  kafka-log-recovery warm --kernel-cache /var/cache/kafka-log-recovery
+
+In an image or a package, as root. Every user then finds the kernels there, on machines with the same type of CPU; on
+others they are compiled once more.
+
 exit codes:
   0  all kernels are there
   1  they cannot be kept where they were to go
-
-example, in an image or a package, as root:
-  kafka-log-recovery warm --kernel-cache /var/cache/kafka-log-recovery
-Every user then finds them there, on machines with the same type of CPU; on others they are compiled once more.
 """
 
 

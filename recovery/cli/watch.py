@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from recovery.follow.report import WatchReport
 
 _EPILOG = """\
+examples:
+  kubectl logs -f kafka-0 | kafka-log-recovery watch -
+  kafka-log-recovery watch /var/log/kafka/server.log -c /etc/kafka/server.properties
+  kafka-log-recovery watch http://kafka-0:9404/metrics
+  kafka-log-recovery watch http://localhost:8778/jolokia
+
 exit codes:
   0  the recovery is over, or the broker needed none
   1  usage error; there is no such source, or nothing about a load of logs in it
   4  the broker, or the source, ended before the recovery was over
   130, 143  interrupted
-
-  kubectl logs -f kafka-0 | kafka-log-recovery watch -
-  kafka-log-recovery watch /var/log/kafka/server.log -c /etc/kafka/server.properties
-  kafka-log-recovery watch http://kafka-0:9404/metrics
-  kafka-log-recovery watch http://localhost:8778/jolokia
 """
 
 

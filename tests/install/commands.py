@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from recovery.cli.main import build_parser
 from tests import ROOT
 from tests.documents.texts import DOCUMENTS, FENCE, text_of
 from tests.logs.samples import Sample, unpack
@@ -39,6 +41,11 @@ RUN: dict[str, tuple[str, int]] = {
         PLAIN,
         0,
     ),
+    f"kafka-log-recovery undo {CONFIG} --dry-run": (PLAIN, 0),
+    f"kafka-log-recovery undo {CONFIG}": (PLAIN, 0),
+    f"kafka-log-recovery quarantine list {CONFIG} --verify": (PLAIN, 0),
+    f"kafka-log-recovery quarantine purge {CONFIG} --older-than 30d": (PLAIN, 0),
+    "kafka-log-recovery completion bash": (PLAIN, 0),
     f"kafka-log-recovery verify {CONFIG} --deep": (PLAIN, 0),
     f"kafka-log-recovery verify {CONFIG} --topic orders": (PLAIN, 0),
     f"kafka-log-recovery log-dirs --describe {CONFIG}": (PLAIN, 0),
@@ -63,6 +70,7 @@ ELSEWHERE = {
     "kafka-log-recovery watch /logs/server.log --forever --progress log --metrics-port 9405 --metrics-host 0.0.0.0": (
         "tests/recovery/follow/test_watch.py"
     ),
+    "kafka-log-recovery warm --kernel-cache /var/cache/kafka-log-recovery": "tests/recovery/cli/test_warm.py",
     "python3 -m venv /opt/kafka-log-recovery": "tests/deploy/test_systemd.py",
     "kafka-log-recovery watch http://kafka-0:9404/metrics": "tests/kafka/test_watch_gauges.py",
     "kafka-log-recovery watch http://localhost:8778/jolokia": "the same",
@@ -146,7 +154,7 @@ def place_in(folder: Path, tiered: Path) -> Place:
 
 
 def documented() -> dict[str, Path]:
-    """Return the commands in blocks of the documents, without comments, and where each stands first."""
+    """Return the commands in blocks of the documents and in `--help`, without comments, and where each stands first."""
     found: dict[str, Path] = {}
     for document in DOCUMENTS:
         if document == FAULTS:
@@ -154,7 +162,18 @@ def documented() -> dict[str, Path]:
         for _, code in FENCE.findall(text_of(document)):
             for command in _commands(code):
                 found.setdefault(command, document)
+    for parser in _parsers(build_parser()):
+        for command in _commands(parser.epilog or ""):
+            found.setdefault(command, ROOT / "recovery/cli/main.py")
     return found
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _parsers(command)
 
 
 def synopses() -> list[str]:
