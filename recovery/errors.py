@@ -127,8 +127,12 @@ class DamagedSegmentError(RecoveryError):
     """Records were requested, but some bytes of a segment hold none; the message says how to continue without them."""
 
 
+INTERRUPTED_EXIT_CODES = frozenset({129, 130, 143})
+"""Of a run that SIGHUP, SIGINT or SIGTERM has ended."""
+
+
 class InterruptedRecoveryError(RecoveryError):
-    """SIGTERM or SIGINT: what was begun is finished, the rest is left to the next run."""
+    """SIGTERM, SIGINT or SIGHUP: what was begun is finished, the rest is left to the next run."""
 
     def __init__(self, signal_number: int, next_step: str = "start again to resume") -> None:
         super().__init__(f"interrupted by signal {signal_number}: {next_step}")
@@ -136,7 +140,7 @@ class InterruptedRecoveryError(RecoveryError):
 
     @property
     def signal_exit_code(self) -> int:
-        """130 after SIGINT, 143 after SIGTERM."""
+        """129 after SIGHUP, 130 after SIGINT, 143 after SIGTERM."""
         return 128 + self.signal_number
 
 

@@ -27,6 +27,7 @@ from recovery.cli import (
     warm,
     watch,
 )
+from recovery.cli.session import ENDING_SIGNALS
 from recovery.errors import RecoveryError, error_text, exit_code_of
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     code = _run(argv)
     if argv is None:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
     return code
 

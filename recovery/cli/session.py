@@ -96,6 +96,9 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
 class Signals:
     """Remembers a signal until there is something to stop."""
 
@@ -139,9 +142,10 @@ class Signals:
             logging.disable(before)
 
     def install(self) -> None:
-        """Install our handlers for SIGTERM and SIGINT again, after a library has replaced them."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.receive)
+        """Install our handlers again, after a library has replaced them."""
+        for number in ENDING_SIGNALS:
+            if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self.receive)
 
     def forward_to(self, stop: StopRequest) -> None:
         """Pass signals on to *stop* from now on.
@@ -156,9 +160,13 @@ class Signals:
 
 @contextmanager
 def watched_signals() -> Iterator[Signals]:
-    """Let SIGTERM and SIGINT end the run at the next safe place; entered before the slow imports."""
+    """Let ENDING_SIGNALS end the run at the next safe place; entered before the slow imports.
+
+    A hangup that is ignored stays so: `nohup` asks for it.
+    """
     signals = Signals()
-    previous = {number: signal.signal(number, signals.receive) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    signals.install()
     try:
         yield signals
     finally:

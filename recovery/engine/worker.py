@@ -35,7 +35,7 @@ from recovery.write.space import SpaceLedger
 from recovery.write.space_share import SpaceShare
 from recovery.write.write_back import held_file_systems
 
-STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 NO_THREADS = 75
 """The exit code of a worker that could start no threads and has done nothing. BSD: EX_TEMPFAIL."""
 _PR_SET_PDEATHSIG = 1

@@ -19,6 +19,7 @@ from collections import Counter
 from threading import Lock
 from typing import assert_never
 
+from recovery.errors import INTERRUPTED_EXIT_CODES
 from recovery.watch.events import (
     AuxStateBuilt,
     BrokerRestarted,
@@ -53,8 +54,7 @@ _END_STATES: dict[int, RunState] = {
     0: "complete",
     2: "complete",
     4: "incomplete",
-    130: "interrupted",
-    143: "interrupted",
+    **dict.fromkeys(INTERRUPTED_EXIT_CODES, "interrupted"),
 }
 
 

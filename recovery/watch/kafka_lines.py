@@ -23,6 +23,7 @@ import os.path
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from recovery.errors import INTERRUPTED_EXIT_CODES
 from recovery.watch.events import (
     AuxStateBuilt,
     BrokerRestarted,
@@ -155,7 +156,7 @@ class KafkaLines:
         """Kafka says nothing after a fatal error or a kill; we say how it ended."""
         fields: dict[str, Field] = {"exit_code": event.exit_code}
         duration_ms = round((event.monotonic_s - self._started_s) * 1000)
-        if event.exit_code in (130, 143):
+        if event.exit_code in INTERRUPTED_EXIT_CODES:
             then = "; start the same command again to resume" if self._command in RESUMED else ""
             return Line(f"Interrupted{then}.", "warning", fields)
         if event.exit_code in (1, 3) or (event.exit_code == 4 and self._command == "watch"):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from recovery.archive.copy.listing import FoundFile, gone_text, is_gone
+from recovery.archive.copy.listing import FoundFile
 from recovery.archive.copy.manifest import CopiedFile, CopyManifest, FileFigures
 from recovery.archive.copy.reading import ReadFile, block_error
 from recovery.archive.copy.report import EarlierCopy, UncopiedFile
@@ -46,7 +46,7 @@ class CopyJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyOutcome:
-    """What has become of a file: one of the first three, or none if it is gone.
+    """What has become of a file: one of the first three.
 
     Attributes:
         sent_bytes: that were sent: all of it.
@@ -58,11 +58,6 @@ class CopyOutcome:
     there_bytes: int | None = None
     failed: UncopiedFile | None = None
     warning: str = ""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether the log dir has the file no more."""
-        return self.sent_bytes is None and self.there_bytes is None and self.failed is None
 
 
 class FileCopier:
@@ -111,8 +106,6 @@ class FileCopier:
         try:
             descriptor = open_unseen(path)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and is_gone(path):
-                return CopyOutcome(job=job, warning=gone_text(path))
             return self._unopened(job, error)
         try:
             return self._copy(job, descriptor)

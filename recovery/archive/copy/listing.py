@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from recovery.archive.stores.archived import PartitionPrefix
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.read.file_system import is_there
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import STAGE_FOLDER
 from segfmt.errors import FileNameError
@@ -74,16 +76,6 @@ def find_files(log_dir: str, folder: str, is_chosen: PartitionChoice, stop: Stop
     return finder.found
 
 
-def is_gone(path: str) -> bool:
-    """Return whether the folder of *path* does not name it: what is named and missing is an error of the disk."""
-    try:
-        return os.path.basename(path) not in os.listdir(os.path.dirname(path))
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-
-
 class _Finder:
     def __init__(self, log_dir: str, folder: str, is_chosen: PartitionChoice, stop: StopRequest) -> None:
         self._log_dir = log_dir
@@ -140,23 +132,23 @@ class _Finder:
                 partition=partition,
                 figures=_figures_of(entry),
             )
-        elif is_gone(entry.path):
-            self.found.warnings.append(gone_text(entry.path))
+        elif not entry.is_symlink() and not _is_still_there(entry.path):
+            self._note(entry.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         else:
             kind = "a link to nothing" if entry.is_symlink() else "not a file"
             self.found.warnings.append(f"{entry.path}: {kind}, and left out")
 
     def _note(self, path: str, error: OSError) -> None:
-        """Note what cannot be listed or looked at, unless somebody has removed it meanwhile."""
-        if isinstance(error, FileNotFoundError) and is_gone(path):
-            self.found.warnings.append(gone_text(path))
-        else:
-            self.found.failed.append(UncopiedFile.of(path, error))
+        """Note what cannot be listed or looked at."""
+        self.found.failed.append(UncopiedFile.of(path, error))
 
 
-def gone_text(path: str) -> str:
-    """Return what there is to say about a file or folder that was removed after it was listed."""
-    return f"{path}: removed by somebody since it was listed, and not copied"
+def _is_still_there(path: str) -> bool:
+    """Return whether a thing that is no file has not gone since it was listed."""
+    try:
+        return is_there(path)
+    except OSError:
+        return True
 
 
 def _figures_of(entry: os.DirEntry[str]) -> FileFigures | None:
@@ -172,6 +164,13 @@ def _partition_of(folder: str) -> str:
     except FileNameError:
         return ""
     return folder
+
+
+def is_wanted_key(key: str, is_chosen: PartitionChoice) -> bool:
+    """Return whether a key at the output is of a file that is copied, if it is in the log dir."""
+    _, _, path = key.partition("/")
+    folder, separator, _ = path.partition("/")
+    return not separator or _is_wanted(folder, is_chosen)
 
 
 def _is_wanted(folder: str, is_chosen: PartitionChoice) -> bool:

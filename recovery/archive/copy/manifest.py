@@ -6,6 +6,7 @@ makes needless, the part of it that an earlier run could read, is removed after 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -93,36 +94,42 @@ class CopyManifest:
 
     Args:
         store: the output.
-        log_dirs: folder by log dir, for people.
-        earlier: what earlier runs have copied.
-        unfinished: folders of which earlier runs have not copied all.
-        is_forgotten: whether what they have copied does not count, and is only told.
-        is_new: whether there was none.
+        document: what is there; None if nothing is.
+        version: of that, by which another writer shows.
     """
 
     def __init__(
-        self,
-        store: OutputStore,
-        log_dirs: Mapping[str, str],
-        earlier: _Files,
-        *,
-        unfinished: Iterable[str] = (),
-        is_forgotten: bool = False,
-        is_new: bool = False,
+        self, store: OutputStore, document: CopyDocument | None = None, *, version: str = ""
     ) -> None:
-        self.is_new = is_new
-        self._unfinished = set(unfinished)
+        self.is_new = document is None
+        document = document or CopyDocument(
+            log_dirs={}, unfinished=frozenset(), gone=frozenset(), files=_Files()
+        )
+        self._unfinished = set(document.unfinished)
+        self._gone = set(document.gone)
         self._expected: set[str] = set()
         self._store = store
-        self._log_dirs = dict(log_dirs)
-        self._earlier = earlier
-        self._is_forgotten = is_forgotten
-        self._durable = _Files() if is_forgotten else earlier
+        self._log_dirs = dict(document.log_dirs)
+        self._earlier = document.files
+        self._is_forgotten = False
+        self._durable = self._earlier
         self._noted: dict[str, _Noted] = {}
         self._needless: list[str] = []
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._next_s = time.monotonic() + _WRITTEN_EVERY_S
+        self._version = version
+
+    @property
+    def folders(self) -> Mapping[str, str]:
+        """The log dirs of earlier runs and of this one, by folder."""
+        return self._log_dirs
+
+    def begin(self, folders: Mapping[str, str], *, is_forgotten: bool) -> None:
+        """Take in the *folders* of this run's log dirs, and whether what earlier runs have copied does not count."""
+        self._log_dirs |= {folder: log_dir for log_dir, folder in folders.items()}
+        self._is_forgotten = is_forgotten
+        self._durable = _Files() if is_forgotten else self._earlier
 
     def get(self, key: str) -> CopiedFile | None:
         """Return which whole file earlier runs have copied to *key*, None if none counts."""
@@ -159,10 +166,12 @@ class CopyManifest:
         self._durable.whole.pop(key, None)
         self._earlier.whole.pop(key, None)
 
-    def settle(self, key: str) -> None:
-        """Take in that a file is gone from the log dir: nothing of it is missing."""
-        with self._lock:
-            self._expected.discard(key)
+    def set_gone(self, key: str, *, is_gone: bool) -> None:
+        """Take in whether a file that earlier runs have copied is still in its log dir."""
+        if is_gone:
+            self._gone.add(key)
+        else:
+            self._gone.discard(key)
 
     def note(self, key: str, copied: CopiedFile, *, at: str, needless: str = "") -> None:
         """Note a file whose bytes are at the output now; the manifest is written there now and then.
@@ -202,73 +211,118 @@ class CopyManifest:
         with self._lock:
             self._expected -= {key for key, one in noted.items() if one.copied.kept_bytes is None}
             unfinished = self._unfinished | {folder_of(key) for key in self._expected}
-        head = json.dumps({"version": _VERSION, "logDirs": self._log_dirs, "unfinished": sorted(unfinished)})
-        self._store.replace(MANIFEST_KEY, "\n".join([head, *self._durable.lines(), ""]).encode())
+        document = {
+            "version": _VERSION,
+            "logDirs": {log_dir: folder for folder, log_dir in self._log_dirs.items()},
+            "unfinished": sorted(unfinished),
+            "gone": sorted(self._gone & self._durable.whole.keys()),
+        }
+        self._refuse_other_writers()
+        self._store.replace(
+            MANIFEST_KEY, "\n".join([json.dumps(document), *self._durable.lines(), ""]).encode()
+        )
+        self._version = _version_of(self._store)
         for object_key in [*needless, *(one.needless for one in noted.values() if one.needless)]:
             with suppress(FileNotFoundError):
                 self._store.remove(object_key)
         now_s = time.monotonic()
         self._next_s = now_s + max(_WRITTEN_EVERY_S, _LEAST_SHARE * (now_s - started_s))
 
+    def _refuse_other_writers(self) -> None:
+        """Raise OSError if the manifest is not as this run has left it: what another copy says is not written over."""
+        if _version_of(self._store) != self._version:
+            place = f"{self._store.url.rstrip('/')}/{MANIFEST_KEY}"
+            raise OSError(
+                errno.EBUSY, "another archive copy has written it since: let one end before the next", place
+            )
 
-def read_manifest(store: OutputStore, log_dirs: Mapping[str, str], *, is_forgotten: bool) -> CopyManifest:
-    """Return the manifest at the output *store*, an empty one if there is none.
 
-    Args:
-        log_dirs: folder by log dir, of this run.
-        is_forgotten: whether what earlier runs have copied does not count.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyDocument:
+    """A manifest as it was read.
+
+    Attributes:
+        log_dirs: log dir by its folder at the output.
+        unfinished: folders of which not all was copied, with a slash.
+        gone: keys of files that had gone from their log dir when it was copied last.
+        files: at the output.
+    """
+
+    log_dirs: Mapping[str, str]
+    unfinished: frozenset[str]
+    gone: frozenset[str]
+    files: _Files
+    _by_folder: dict[str, dict[str, CopiedFile]] = field(default_factory=dict)
+
+    def folder(self, folder: str) -> Mapping[str, CopiedFile]:
+        """Return the whole files directly in *folder*, which ends in a slash, by name."""
+        if not self._by_folder:
+            for key, copied in self.files.whole.items():
+                above, _, name = key.rpartition("/")
+                self._by_folder.setdefault(f"{above}/", {})[name] = copied
+        return self._by_folder.get(folder, {})
+
+
+def read_document(store: Store, prefix: str = "") -> CopyDocument:
+    """Return the manifest at *prefix* of a store.
 
     Raises:
-        UsageError: it is of other log dirs, or not a manifest.
+        UsageError: there is one, and it is none that this version understands.
+        OSError: it cannot be read. FileNotFoundError: there is none.
     """
-    try:
-        data = store.read(MANIFEST_KEY, most_bytes=_MOST_BYTES)
-    except FileNotFoundError:
-        return CopyManifest(store, log_dirs, _Files(), is_new=True)
+    data = store.read(prefix + MANIFEST_KEY, most_bytes=_MOST_BYTES)
     files = _Files()
     try:
         head, *lines = data.decode().splitlines()
         document = json.loads(head)
+        version = document["version"]
+        if version != _VERSION:
+            raise _not_understood(store, prefix, f"version {version}")
         for line in lines:
             key, size_bytes, mtime_ns, inode, sha256, *kept = json.loads(line)
             figures = FileFigures(int(size_bytes), int(mtime_ns), int(inode))
             files.add(str(key), CopiedFile(figures, str(sha256), int(kept[0]) if kept else None))
-        others = {str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()}
-        unfinished = list(map(str, document.get("unfinished", ())))
+        return CopyDocument(
+            log_dirs={str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()},
+            unfinished=frozenset(map(str, document["unfinished"])),
+            gone=frozenset(map(str, document["gone"])),
+            files=files,
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{store.url}/{MANIFEST_KEY}: not the manifest of a copy ({error}). Remedy: move it away, and everything "
-            "is sent again, or choose another output"
+        raise _not_understood(
+            store, prefix, f"no {error}" if isinstance(error, KeyError) else str(error)
         ) from error
-    for log_dir, folder in log_dirs.items():
-        if others.get(folder, log_dir) != log_dir:
-            raise UsageError(
-                f"{store.url}/{folder}: the copy of another log dir, {others[folder]}. Remedy: choose another output"
-            )
-    all_dirs = {log_dir: folder for folder, log_dir in others.items()} | dict(log_dirs)
-    return CopyManifest(store, all_dirs, files, unfinished=unfinished, is_forgotten=is_forgotten)
+
+
+def _not_understood(store: Store, prefix: str, why: str) -> UsageError:
+    return UsageError(
+        f"{store.url.rstrip('/')}/{prefix}{MANIFEST_KEY}: not the manifest of a copy ({why}), so whether the copy is "
+        "whole is not known. Remedy: copy again, to another output or with this file moved away (everything is sent "
+        "again then); or move it away and restore, if you know that all is there"
+    )
+
+
+def read_manifest(store: OutputStore) -> CopyManifest:
+    """Return the manifest at the output *store*, an empty one if there is none.
+
+    Raises:
+        UsageError: it is not a manifest.
+        OSError: it cannot be read.
+    """
+    version = _version_of(store)  # before it is read, so that a change meanwhile shows
+    try:
+        return CopyManifest(store, read_document(store), version=version)
+    except (FileNotFoundError, NotADirectoryError):
+        return CopyManifest(store, version=version)
+
+
+def _version_of(store: Store) -> str:
+    """Return what changes whenever the manifest is written; empty if there is none."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return store.stat(MANIFEST_KEY).version
+    return ""
 
 
 def folder_of(key: str) -> str:
     """Return the folder of a file at the output: a partition's, or the log dir's for its own files, with a slash."""
     return "".join(f"{part}/" for part in key.split("/")[:-1][:2])
-
-
-def read_unfinished(store: Store) -> frozenset[str]:
-    """Return the folders in the copy at *store* that are not whole; none if there is no manifest of a copy.
-
-    Raises:
-        UsageError: there is one, and it does not say so.
-        OSError: it cannot be read.
-    """
-    try:
-        data = store.read(MANIFEST_KEY, most_bytes=_MOST_BYTES)
-    except FileNotFoundError:
-        return frozenset()
-    try:
-        return frozenset(map(str, json.loads(data.partition(b"\n")[0]).get("unfinished", ())))
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UsageError(
-            f"{store.url}/{MANIFEST_KEY}: not the manifest of a copy ({error}), so whether the copy is whole is not "
-            "known. Remedy: copy again, or move that file away if you know that it is"
-        ) from error

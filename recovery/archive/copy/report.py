@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -14,6 +15,7 @@ from recovery.quantity import bytes_text, count_text
 
 REPORT_VERSION = 1
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_GONE = "Remedy: see that the log dir is still mounted, and that nobody works in it, and start again"
 _DENIED = "Remedy: run this as the broker's user, or as root"
 
 EarlierCopy = Literal["same", "older", "unknown"]
@@ -48,6 +50,8 @@ class UncopiedFile:
     def of(cls, file: str, error: OSError) -> Self:
         """Return what could not be opened, listed or given a name at the output."""
         text = reason_text(error)
+        if isinstance(error, FileNotFoundError) and text == os.strerror(errno.ENOENT):
+            text = f"it is gone since it was listed. {_GONE}"
         return cls(
             file=file,
             position=None,

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
-from recovery.archive.copy.listing import PARTIAL_SUFFIX, FoundFile, FoundFiles, find_files
+from recovery.archive.copy.listing import PARTIAL_SUFFIX, FoundFile, FoundFiles, find_files, is_wanted_key
 from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, read_manifest
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.output import OutputFiles
@@ -24,6 +24,7 @@ from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import is_within, open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import find_broker_dirs
@@ -67,10 +68,12 @@ def copy(
     dirs = find_broker_dirs(given, options.config, may_be_foreign=True, may_be_missing=True)
     if all(map(_is_missing, dirs.log_dirs)):
         find_broker_dirs(given, options.config, may_be_foreign=True)  # which names the first that is missing
-    folders = _folders(dirs.locked_dirs)
+    manifest = read_manifest(open_store(options.output))
+    folders = _folders(dirs.locked_dirs, manifest.folders, options.output)
     for log_dir in dirs.locked_dirs:
         _refuse_output(options.output, log_dir, folders)
-    run = _Run(options, folders, Notifier(observers), StopRequest() if stop is None else stop)
+    manifest.begin(folders, is_forgotten=options.restart)
+    run = _Run(options, manifest, folders, Notifier(observers), StopRequest() if stop is None else stop)
     there = [log_dir for log_dir in dirs.locked_dirs if not _is_missing(log_dir)]
     writable = [log_dir for log_dir in there if not _is_read_only(log_dir)]
     for log_dir in there:
@@ -95,6 +98,14 @@ def _refuse_output(output: str, log_dir: str, folders: Mapping[str, str]) -> Non
                 f"--output {output}: {place} would be the copy of a log dir, and {log_dir}, which is copied, is there. "
                 "Remedy: choose another output"
             )
+
+
+def _is_brokers(file: FoundFile) -> bool:
+    """Return whether a file is one of a log, or one that each broker has in its log dirs."""
+    return bool(file.partition) or os.path.basename(file.path) in {META_PROPERTIES, *OFFSET_CHECKPOINTS}
+
+
+_MOUNTED = "see that its file system is mounted"
 
 
 def _is_missing(log_dir: str) -> bool:
@@ -124,9 +135,15 @@ class _Planned:
 
 class _Run:
     def __init__(
-        self, options: CopyOptions, folders: Mapping[str, str], notifier: Notifier, stop: StopRequest
+        self,
+        options: CopyOptions,
+        manifest: CopyManifest,
+        folders: Mapping[str, str],
+        notifier: Notifier,
+        stop: StopRequest,
     ) -> None:
         self._options = options
+        self._manifest = manifest
         self._stop = stop
         self._progress = CopyProgress(notifier)
         self._limit = RateLimit(options.max_bytes_per_second, check=stop.check)
@@ -151,7 +168,7 @@ class _Run:
         self._progress.start([one.log_dir for one in self._log_dirs], self._thread_count)
         for text in self.warnings:
             self._progress.warn(text)
-        manifest = read_manifest(self._store, self._folders, is_forgotten=self._options.restart)
+        manifest = self._manifest
         with (
             self._store.held(),
             suppress(InterruptedRecoveryError),
@@ -192,11 +209,15 @@ class _Run:
         return planned
 
     def _found(self, log_dir: CopiedLogDir, is_chosen: PartitionChoice) -> FoundFiles:
-        """Return the files of a log dir; one that is not there has failed, and the others are copied."""
-        if not _is_missing(log_dir.log_dir):
-            return find_files(log_dir.log_dir, log_dir.folder, is_chosen, self._stop)
-        error = FileNotFoundError(errno.ENOENT, "no such log dir; check that its file system is mounted")
-        return FoundFiles(failed=[UncopiedFile.of(log_dir.log_dir, error)])
+        """Return the files of a log dir; one that is not there, or is none, has failed, and the others are copied."""
+        if _is_missing(log_dir.log_dir):
+            error = FileNotFoundError(errno.ENOENT, f"no such log dir. Remedy: {_MOUNTED}")
+            return FoundFiles(failed=[UncopiedFile.of(log_dir.log_dir, error)])
+        found = find_files(log_dir.log_dir, log_dir.folder, is_chosen, self._stop)
+        if not found.failed and not any(_is_brokers(file) for file in found.files):
+            text = f"no log dir of a broker: it has neither logs nor checkpoints. Remedy: {_MOUNTED}"
+            found.failed.append(UncopiedFile.of(log_dir.log_dir, OSError(errno.ENOENT, text)))
+        return found
 
     def _refuse_another(self, log_dir: CopiedLogDir, manifest: CopyManifest) -> None:
         """Raise UsageError if what is at the output is not the copy of this log dir, whatever its path is."""
@@ -238,11 +259,18 @@ class _Run:
         if marker not in found and output.size_bytes(marker) is not None:
             output.remove(marker)
             manifest.forget(marker)
-        gone = [key for key in manifest.keys(log_dir.folder) if key not in found]
-        if gone and is_chosen.is_everything:
+        gone = []
+        unseen = tuple(_unlisted(log_dir))
+        for key in manifest.keys(log_dir.folder):
+            if key in found:
+                manifest.set_gone(key, is_gone=False)
+            elif is_wanted_key(key, is_chosen) and not f"{key}/".startswith(unseen):
+                manifest.set_gone(key, is_gone=True)
+                gone.append(key)
+        if gone:
             self._warn(
                 f"{log_dir.log_dir}: {count_text(len(gone), 'file')} of earlier copies, such as {gone[0]}, gone there, "
-                "and kept at the output. Remedy: to have the log dir as it is now, copy it to another output"
+                "and kept at the output. archive restore leaves them out, unless all of a partition is gone"
             )
 
     @staticmethod
@@ -268,7 +296,7 @@ class _Run:
         try:
             manifest.expect((file.key for one in planned for file in one.files), missing)
             for one in to_do:
-                self._copy_log_dir(one, copier, manifest, pool)
+                self._copy_log_dir(one, copier, pool)
             manifest.write()
         except BaseException as error:
             with suppress(OSError):  # the first error tells more
@@ -297,9 +325,7 @@ class _Run:
             self._progress.take_offline(log_dir.log_dir, log_dir.failed[-1].error)
         return to_do
 
-    def _copy_log_dir(
-        self, planned: _Planned, copier: FileCopier, manifest: CopyManifest, pool: PoolAhead
-    ) -> None:
+    def _copy_log_dir(self, planned: _Planned, copier: FileCopier, pool: PoolAhead) -> None:
         if not planned.log_dir.is_listed:
             return
         self._progress.start_log_dir(planned.log_dir.log_dir, planned.files)
@@ -307,8 +333,6 @@ class _Run:
         for outcome in pool.map_ahead(copier.copy, jobs, _FILES_AHEAD * self._thread_count):
             if outcome is not None:
                 self._account(planned.log_dir, outcome)
-                if outcome.is_gone:
-                    manifest.settle(outcome.job.file.key)
         if not planned.log_dir.left_files:
             self._progress.finish_log_dir()
 
@@ -340,17 +364,28 @@ class _Run:
         self._progress.warn(text)
 
 
-def _folders(log_dirs: Sequence[str]) -> Mapping[str, str]:
-    """Return a name for each log dir at the output: its own, with a number if another one has it, too."""
-    taken: dict[str, str] = {}
+def _folders(log_dirs: Sequence[str], known: Mapping[str, str], output: str) -> Mapping[str, str]:
+    """Return a name for each log dir at the output: that of earlier runs, else its own, with a number if that is taken.
+
+    Raises:
+        UsageError: its own is that of another log dir, which is not copied now.
+    """
+    taken = {log_dir: folder for folder, log_dir in known.items()}
     for log_dir in log_dirs:
         name = base = os.path.basename(log_dir.rstrip("/")) or "log-dir"
+        if log_dir in taken:
+            continue
+        if known.get(base, log_dir) not in log_dirs:
+            raise UsageError(
+                f"{output.rstrip('/')}/{base}: the copy of another log dir, {known[base]}. Remedy: choose another "
+                "output"
+            )
         number = 1
         while name in taken.values() or name == MANIFEST_KEY:
             number += 1
             name = f"{base}-{number}"
         taken[log_dir] = name
-    return taken
+    return {log_dir: taken[log_dir] for log_dir in log_dirs}
 
 
 def _unlisted(log_dir: CopiedLogDir) -> Iterator[str]:

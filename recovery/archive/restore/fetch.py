@@ -6,6 +6,7 @@ covers it. Headers are walked on the way; checksums are compared by the recovery
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 
 from native.batch_headers import HeaderRows, WalkEnd, walk_headers
 from recovery.archive.layouts.layout import ArchivedFiles
-from recovery.archive.restore.source import SourceSegment
+from recovery.archive.restore.source import CHANGED_REMEDY, SourceSegment
 from recovery.errors import DamagedSegmentError, LogDirOfflineError
 from recovery.read.file_system import naming
 from recovery.read.rate_limit import RateLimit
@@ -25,6 +26,8 @@ from segfmt.filenames import log_name
 
 _EPOCH_POSITION = 12
 _RENUMBERED_MAGIC = 2
+_RENUMBER = "Remedy: --leader-epochs renumber, which makes all of them 0"
+_METADATA = "Remedy: give the brokers' log dirs with --metadata"
 RENUMBERED_EPOCH = 0
 """The leader epoch of all batches of a log that is renumbered."""
 
@@ -49,6 +52,8 @@ def fetch_segment(
     *,
     log_dir: str,
     is_renumbered: bool,
+    is_tiered: bool,
+    highest_epoch: int | None,
     limit: RateLimit,
     stop: StopRequest,
     on_bytes: Callable[[int], None],
@@ -57,6 +62,9 @@ def fetch_segment(
 
     Args:
         log_dir: in which *path* is.
+        is_renumbered: whether all batches get one leader epoch.
+        is_tiered: whether it is of tiered storage, where segments of a log that was cut off remain.
+        highest_epoch: above which no batch's may be if they are kept; None if any may.
         on_bytes: is told how many bytes were written, window by window.
 
     Raises:
@@ -67,7 +75,9 @@ def fetch_segment(
         InterruptedRecoveryError: *stop* was asked for.
     """
     name = log_name(source.segment.base_offset)
-    fetch = _Fetch(source, name, is_renumbered=is_renumbered)
+    fetch = _Fetch(
+        source, name, is_renumbered=is_renumbered, is_tiered=is_tiered, highest_epoch=highest_epoch
+    )
     with ExitStack() as stack:
         log = stack.enter_context(closing(files.open(name)))
         with of_log_dir(log_dir):
@@ -104,13 +114,25 @@ def of_log_dir(log_dir: str) -> Iterator[None]:
 
 
 class _Fetch:
-    def __init__(self, source: SourceSegment, name: str, *, is_renumbered: bool) -> None:
+    def __init__(
+        self,
+        source: SourceSegment,
+        name: str,
+        *,
+        is_renumbered: bool,
+        is_tiered: bool,
+        highest_epoch: int | None,
+    ) -> None:
+        self._is_tiered = is_tiered
+        self._highest_epoch = highest_epoch
         self._source = source
         self._name = name
         self._is_renumbered = is_renumbered
         self._end_offset: int | None = None
         self._last_epoch = -1
         self.is_cut = False
+        self._fault: DamagedSegmentError | None = None
+        self._sha256 = hashlib.sha256()
 
     def take(
         self, octets: np.ndarray[tuple[int], np.dtype[np.uint8]], rows: HeaderRows, start: int, end: int
@@ -129,6 +151,8 @@ class _Fetch:
                     f"at {until}"
                 )
             end = int(following["position"])
+        if self._source.sha256 is not None:
+            self._sha256.update(octets[: end - start].data)
         if len(kept):
             self._note(kept)
         if self._is_renumbered:
@@ -137,16 +161,30 @@ class _Fetch:
 
     def _note(self, rows: HeaderRows) -> None:
         epochs = rows["leader_epoch"][rows["magic"] >= _RENUMBERED_MAGIC]
-        if len(epochs):
+        if len(epochs) and not self._is_renumbered:
+            highest = int(epochs.max())
+            if self._highest_epoch is not None and highest > self._highest_epoch:
+                self._fault = self._fault or DamagedSegmentError(
+                    f"{self._name}: leader epoch {highest} of a batch is above the cluster's, {self._highest_epoch}. "
+                    f"{_RENUMBER}"
+                )
+        if len(epochs) and (self._is_tiered or not self._is_renumbered):
             if (np.diff(epochs) < 0).any() or int(epochs[0]) < self._last_epoch:
-                raise DamagedSegmentError(
-                    f"{self._name}: the leader epochs of its batches go back: it is of a log that was cut off. Remedy: "
-                    "give the brokers' log dirs with --metadata"
+                self._fault = self._fault or DamagedSegmentError(
+                    f"{self._name}: the leader epochs of its batches go back: it is of a log that was cut off. "
+                    + (_METADATA if self._is_tiered else _RENUMBER)
                 )
             self._last_epoch = int(epochs[-1])
         self._end_offset = int(rows["last_offset"][-1])
 
     def result(self) -> FetchedSegment:
+        """Return what was taken. What is wrong with its leader epochs counts only if the bytes are right."""
+        if self._source.sha256 not in (None, self._sha256.hexdigest()):
+            raise DamagedSegmentError(
+                f"{self._name}: its bytes are not those that were copied, by their SHA-256. {CHANGED_REMEDY}"
+            )
+        if self._fault is not None:
+            raise self._fault
         return FetchedSegment(end_offset=self._end_offset, is_cut=self.is_cut)
 
 

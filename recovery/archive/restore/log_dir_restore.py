@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.restore.plan import PlannedRestore, refused
 from recovery.archive.restore.progress import RestoreProgress
 from recovery.archive.restore.report import RestoredPartition
@@ -148,8 +149,8 @@ class LogDirRestore:
         if self.failure is not None:
             reason = f"{error_text(self.failure)}. {self._after_failure()}"
             results = [
-                replace(one, status="failed", reasons=(reason,)) if one.status == "restored" else one
-                for one in results
+                _left(planned, [reason], status="failed") if one.status == "restored" else one
+                for planned, one in zip(self._partitions, results, strict=True)
             ]
         for result in results:
             self._progress.finish_partition(result)
@@ -220,7 +221,7 @@ class LogDirRestore:
             is_failed = any(isinstance(fault, OSError) for fault in faults)
             texts = [
                 f"{fault}. {_remedy(planned)}"
-                if isinstance(fault, DamagedSegmentError)
+                if isinstance(fault, DamagedSegmentError) and "Remedy:" not in str(fault)
                 else error_text(fault)
                 for fault in faults
             ]
@@ -257,6 +258,7 @@ class LogDirRestore:
         warnings = (
             *result.warnings,
             *map(str, report.warnings),
+            *map(str, report.holes),
             *_open_transactions(self.stage, planned, result),
             *_known_producers(self.stage, planned, result, self._producers_since_ms),
         )
@@ -276,8 +278,8 @@ def _remedy(planned: PlannedRestore) -> str:
     if planned.source.layout.is_tiered:
         return "Remedy: put sound objects in the place of those that archive verify calls damaged"
     return (
-        "Remedy: recover the copied log dir (kafka-log-recovery recover --force --log-dirs), which cuts what is "
-        "damaged and keeps it, and restore again"
+        "Remedy: copy it again; or recover the copied log dir (kafka-log-recovery recover --force --log-dirs), which "
+        f"cuts what is damaged and keeps it, move {MANIFEST_KEY} away if there is one, and restore again"
     )
 
 

@@ -29,6 +29,7 @@ class PlannedRestore:
 
     Attributes:
         is_renumbered: whether its batches get another leader epoch.
+        highest_epoch: of the cluster, above which no batch's may be that is kept; None if any may.
         next_offset: with `--aux`: where its empty local log begins.
         remote_start_offset: where the whole log begins if a part before the first segment is in remote storage.
         retained: see `RestoredPartition`.
@@ -39,6 +40,7 @@ class PlannedRestore:
     log_dir: str
     mode: Mode
     is_renumbered: bool
+    highest_epoch: int | None
     next_offset: int | None
     remote_start_offset: int | None
     retained: tuple[int, int] | None
@@ -126,6 +128,9 @@ class Planner:
         source = self._with_log_start(source, topic_id)
         assignment = self._assignment(source, topic_id)
         existing = self._target.existing(source.name)
+        in_the_way = self._target.in_the_way(source.name)
+        if in_the_way is not None:
+            raise ValueError(f"{in_the_way}: not a folder. Remedy: move it out of the log dir")
         if len(existing) > 1:
             raise ValueError(f"it is in {' and '.join(one.log_dir for one in existing)} already")
         next_offset = self._next_offset(source, topic_id) if self._options.is_aux else None
@@ -148,6 +153,9 @@ class Planner:
             log_dir="",
             mode=self._mode,
             is_renumbered=is_renumbered,
+            highest_epoch=None
+            if assignment is None or self._options.leader_epochs != "auto"
+            else assignment.leader_epoch,
             next_offset=next_offset,
             remote_start_offset=remote_start,
             retained=(0, 0) if self._options.is_aux else self._retained(source),
@@ -193,7 +201,7 @@ class Planner:
         """Return *source* with the log start that this broker's checkpoints know of the same topic."""
         where = source.where
         known = self._target.log_start(where.topic, where.partition)
-        if known is None or where.topic_id != format_uuid(topic_id) or known <= source.first_offset:
+        if known is None or source.topic_id != format_uuid(topic_id) or known <= source.first_offset:
             return source
         kept = [one for one in source.segments if one.until_offset is None or one.until_offset > known]
         end = kept[-1].end_offset if kept else None

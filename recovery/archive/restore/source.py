@@ -8,10 +8,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from recovery.archive.copy.manifest import MANIFEST_KEY, read_unfinished
+from recovery.archive.copy.account import CopiedFolder, CopyAccounts
+from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
@@ -19,11 +20,11 @@ from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.remote.told_ends import ToldEnd, ends_by_files
-from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.errors import UsageError, error_text
+from recovery.errors import error_text
 from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
@@ -35,7 +36,10 @@ from segfmt.filenames import (
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    FileKind,
     FolderState,
+    file_kind,
+    log_name,
     read_folder_name,
     time_index_name,
 )
@@ -51,6 +55,11 @@ _NOT_WHOLE = (
     "archive copy has not copied all of it. Remedy: start that again; if its source is gone, recover the copied log "
     f"dir (recover --force --log-dirs), and move {MANIFEST_KEY} away: then what is there is taken as it is"
 )
+CHANGED_REMEDY = (
+    "Remedy: copy it again; or, if the copy was recovered or changed on purpose, move "
+    f"{MANIFEST_KEY} away: then what is there is taken as it is"
+)
+_DERIVED_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -63,6 +72,7 @@ class SourceSegment:
         end_offset: of its last record, None if only the log says.
         log_bytes: of its log.
         max_timestamp_ms: of its records, None if not known.
+        sha256: of its log, by the manifest of the copy; None without one.
     """
 
     segment: ArchivedSegment
@@ -70,6 +80,7 @@ class SourceSegment:
     end_offset: int | None
     log_bytes: int
     max_timestamp_ms: int | None
+    sha256: str | None = None
 
     @property
     def overlaps_next(self) -> bool:
@@ -140,50 +151,41 @@ def find_partitions(
             yield SourcePartition(where=unlisted, layout=layout, reasons=(reason,))
         if isinstance(walked, Walked):
             found.append(walked)
-    unfinished = _unfinished(store, layout)
+    accounts = None if layout.is_tiered else CopyAccounts(store)
+    current = [
+        (walked, None if accounts is None else accounts.folder(walked.partition.where.prefix))
+        for walked in found
+        if _is_current(walked.partition.where, layout)
+    ]
     names: dict[tuple[str, int], list[str]] = {}
-    for walked in found:
+    for is_gone in (False, True):  # what has gone from a log dir stands behind what is in another
+        for walked, copied in current:
+            where = walked.partition.where
+            if (copied is not None and copied.is_gone) is is_gone and not (
+                is_gone and (where.topic, where.partition) in names
+            ):
+                names.setdefault((where.topic, where.partition), []).append(where.prefix)
+    for walked, copied in current:
         where = walked.partition.where
-        if _is_current(where, layout):
-            names.setdefault((where.topic, where.partition), []).append(where.prefix)
-    for walked in found:
-        where = walked.partition.where
-        if not _is_current(where, layout):
-            continue
         twins = names[where.topic, where.partition]
+        if where.prefix not in twins:
+            continue
         if len(twins) > 1:
-            reason = (
-                f"the archive has it {len(twins)} times: {', '.join(twins)}. Remedy: name the folder of the log "
-                "dir that is meant as the archive"
-            )
-            yield SourcePartition(where=where, layout=layout, reasons=(reason,))
-        elif where.prefix in unfinished:
+            if where.prefix == twins[0]:
+                reason = (
+                    f"the archive has it {len(twins)} times: {', '.join(twins)}. Remedy: name the folder of the log "
+                    "dir that is meant as the archive"
+                )
+                yield SourcePartition(where=where, layout=layout, reasons=(reason,))
+        elif copied is not None and not copied.is_whole:
             yield SourcePartition(where=where, layout=layout, reasons=(_NOT_WHOLE,))
         else:
-            yield _partition(store, layout, walked, broker)
+            yield _partition(store, layout, walked, broker, copied)
     walked_prefixes = {one.partition.where.prefix for one in found}
-    for prefix in sorted(unfinished - walked_prefixes):
+    for prefix in sorted(set(accounts.unfinished() if accounts else ()) - walked_prefixes):
         absent = layout.partition_at(prefix.rstrip("/"))
         if absent is not None and _is_current(absent, layout) and is_chosen(absent):
             yield SourcePartition(where=absent, layout=layout, reasons=(_NOT_WHOLE,))
-
-
-def _unfinished(store: Store, layout: Layout) -> frozenset[str]:
-    """Return the prefixes in *store* of what a copy has not finished, by its manifest there, or in the folder above."""
-    if layout.is_tiered:
-        return frozenset()
-    found = read_unfinished(store)
-    above, _, name = store.url.rstrip("/").rpartition("/")
-    if found or not above:
-        return found
-    outer = None
-    with suppress(UsageError):
-        outer = open_store(above)
-    of_outer: frozenset[str] = frozenset()
-    with suppress(OSError):  # it need not be readable
-        of_outer = frozenset() if outer is None else read_unfinished(outer)
-    folder = f"{name}/"
-    return frozenset(one.removeprefix(folder) for one in of_outer if one.startswith(folder))
 
 
 def _is_current(where: PartitionPrefix, layout: Layout) -> bool:
@@ -194,10 +196,21 @@ def _is_current(where: PartitionPrefix, layout: Layout) -> bool:
     return is_of_topic and read_folder_name(where.folder).state is FolderState.CURRENT
 
 
-def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView | None) -> SourcePartition:
+def _partition(
+    store: Store, layout: Layout, walked: Walked, broker: BrokerView | None, copied: CopiedFolder | None
+) -> SourcePartition:
     where = walked.partition.where
+    objects: Sequence[StoredObject] = ()
+    if not layout.is_tiered:
+        gone = frozenset() if copied is None else copied.gone
+        objects = [one for one in store.list_level(where.prefix).objects if one.name not in gone]
+        if gone:
+            table = ObjectTable.of_rows(
+                where.prefix, [(one.name, one.size_bytes, one.version) for one in objects]
+            )
+            walked = replace(walked, partition=layout.partition(where, table))
     remote = None if broker is None or not layout.is_tiered else broker.remote_log(where)
-    reasons = []
+    reasons = [] if copied is None else _unlike(copied, objects)
     if broker is not None and layout.is_tiered:
         hiding = broker.hiding(where)
         if hiding is not None:
@@ -208,7 +221,7 @@ def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView 
     for row, segment in enumerate(planned.segments):
         told = None if lineage is None else lineage.get(segment.segment_id)
         try:
-            segments.append(_segment(store, layout, segment, planned.end_offsets[row], told))
+            segments.append(_segment(store, layout, segment, planned.end_offsets[row], told, copied))
         except (OSError, FormatError) as error:
             reasons.append(f"segment {segment.base_offset}: {error_text(error)}")
     if remote is not None and remote.cut_off is not None:
@@ -225,7 +238,8 @@ def _partition(store: Store, layout: Layout, walked: Walked, broker: BrokerView 
         else:
             if copy.offset(CLEANER_OFFSET_CHECKPOINT, where) is None:
                 gaps = _gaps(segments, ends)
-            reasons += _missing_end(store, where, copy, ends)
+            reasons += [*_overlaps(segments, ends), *_missing_end(store, objects, copy, where, ends)]
+            warnings += _of_log_dir(walked, copied)
             warnings += _uncommitted_end(copy, where, ends)
     epochs: Sequence[LeaderEpochEntry] = ()
     start = None
@@ -262,6 +276,7 @@ def _segment(
     segment: ArchivedSegment,
     next_offset: int | None,
     told: RemoteSegment | None,
+    copied: CopiedFolder | None,
 ) -> SourceSegment:
     if PartKind.LOG not in segment.parts:
         raise FormatError("its log is not in the archive")
@@ -278,6 +293,7 @@ def _segment(
         max_timestamp_ms=_max_timestamp_ms(files, segment)
         if described is None
         else described.max_timestamp_ms,
+        sha256=None if copied is None else copied.sha256(log_name(segment.base_offset)),
     )
 
 
@@ -310,11 +326,58 @@ def _gaps(segments: Sequence[SourceSegment], ends: Sequence[int | None]) -> list
     ]
 
 
+def _overlaps(segments: Sequence[SourceSegment], ends: Sequence[int | None]) -> list[str]:
+    """Return why the segments of a copied log are not those of one log: no broker has any that overlap."""
+    return [
+        f"segment {one.segment.base_offset} ends at offset {end}, and the next one begins at "
+        f"{after.segment.base_offset}: they are not of one log. Remedy: copy the log dir to another output, or move "
+        "what is of an older log away"
+        for end, (one, after) in zip(ends, pairwise(segments), strict=False)
+        if end is not None and end >= after.segment.base_offset
+    ]
+
+
+def _unlike(copied: CopiedFolder, objects: Sequence[StoredObject]) -> list[str]:
+    """Return what is not as it was copied; indexes do not matter, they are made anew."""
+    sizes = {one.name: one.size_bytes for one in objects}
+    found = []
+    for name, one in copied.files.items():
+        if file_kind(name) in _DERIVED_KINDS:
+            continue
+        if name not in sizes:
+            found.append(f"{name} was copied, and is not there")
+        elif sizes[name] != one.size_bytes:
+            found.append(f"{name} has {sizes[name]:,} bytes, and {one.size_bytes:,} were copied")
+    return [f"{'; '.join(found)}. {CHANGED_REMEDY}"] if found else []
+
+
+def _of_log_dir(walked: Walked, copied: CopiedFolder | None) -> list[str]:
+    """Return what is not known without the files of the log dir that a log is from."""
+    found = []
+    if copied is not None and copied.is_gone:
+        found.append("it had gone from its log dir when that was copied last")
+    if not walked.partition.where.prefix:
+        found.append(
+            "the files of its log dir are not looked at, so records that were deleted (kafka-delete-records) may come "
+            "back. Remedy: name the log dir as the archive, and the partition with --partition"
+        )
+    elif copied is not None and copied.begins_unknown:
+        found.append(
+            f"{LOG_START_OFFSET_CHECKPOINT} is not in the copy, so records that were deleted (kafka-delete-records) "
+            "may come back"
+        )
+    return found
+
+
 def _missing_end(
-    store: Store, where: PartitionPrefix, copy: LogDirCopy, ends: Sequence[int | None]
+    store: Store,
+    objects: Sequence[StoredObject],
+    copy: LogDirCopy,
+    where: PartitionPrefix,
+    ends: Sequence[int | None],
 ) -> list[str]:
     """Return why a copied log ends too early; what lies beside it is never ahead of it."""
-    told = list(ends_by_files(store, store.list_level(where.prefix).objects))
+    told = list(ends_by_files(store, objects))
     flushed = copy.offset(RECOVERY_POINT_CHECKPOINT, where)
     if flushed is not None:
         told.append(ToldEnd(flushed, RECOVERY_POINT_CHECKPOINT))
@@ -322,9 +385,9 @@ def _missing_end(
     if (ends and ends[-1] is None) or end.end_offset <= _log_end(ends):
         return []
     return [
-        f"it ends at offset {_log_end(ends)}, and {end.witness} tells of offset {end.end_offset - 1}. Remedy: copy the "
+        f"its last offset is {_log_end(ends) - 1}, and {end.witness} tells of {end.end_offset - 1}. Remedy: copy the "
         "log dir again; if its source is gone, recover the copied log dir (recover --force --log-dirs), which gives up "
-        "what is missing"
+        f"what is missing, and move {MANIFEST_KEY} away"
     ]
 
 

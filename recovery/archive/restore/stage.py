@@ -126,6 +126,8 @@ class Stage:
             path + TEMPORARY_SUFFIX,
             log_dir=self._log_dir,
             is_renumbered=planned.is_renumbered,
+            is_tiered=planned.source.layout.is_tiered,
+            highest_epoch=planned.highest_epoch,
             limit=limit,
             stop=stop,
             on_bytes=on_bytes,
@@ -236,8 +238,12 @@ def staged_bytes(log_dir: str) -> int:
 
 def _origin(planned: PlannedRestore) -> str:
     """Return a digest of all that decides what is staged of a partition."""
-    parts = [f"{planned.topic_id} {planned.mode} {planned.is_renumbered} {planned.next_offset}"]
+    parts = [
+        f"{planned.topic_id} {planned.mode} {planned.is_renumbered} {planned.highest_epoch} {planned.next_offset}"
+    ]
     for source in planned.source.segments:
         stored = source.segment.parts[PartKind.LOG]
-        parts.append(f"{stored.key} {stored.size_bytes} {stored.version} {source.until_offset}")
+        parts.append(
+            f"{stored.key} {stored.size_bytes} {stored.version} {source.until_offset} {source.sha256}"
+        )
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

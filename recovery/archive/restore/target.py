@@ -16,7 +16,7 @@ from recovery.errors import LogDirOfflineError
 from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
-from recovery.read.file_system import absolute, is_folder, read_small
+from recovery.read.file_system import absolute, is_folder, is_there, read_small
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
@@ -141,6 +141,14 @@ class Target:
                     }
                 found.append(ExistingLog(log_dir=target.log_dir, topic_id=topic_id, logs=logs))
         return found
+
+    def in_the_way(self, folder: str) -> str | None:
+        """Return the path of what has the name of a partition's folder and is none; None if there is nothing."""
+        for target in self.log_dirs:
+            path = os.path.join(target.log_dir, folder)
+            if target.is_live and is_there(path) and not is_folder(path):
+                return path
+        return None
 
     def being_moved(self, topic: str, partition: int) -> str | None:
         """Return the folder to which a broker was moving a partition from another log dir; None if there is none."""

@@ -56,13 +56,16 @@ def open_store(url: str) -> OutputStore:
     """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
 
     Raises:
-        UsageError: this kind of store is not supported, or nothing is named.
+        UsageError: this kind of store is not supported, it has one slash too few, or nothing is named.
     """
     if not url.strip():
         raise UsageError(
             "an empty path or URL. Remedy: name a folder or a bucket; a shell variable may not be set"
         )
     path = _local_path(url)
+    scheme, colon, rest = url.partition(":/")
+    if path is not None and colon and scheme in (*_OBJECT_SCHEMES, "file"):
+        raise UsageError(f"{url}: is {scheme}://{rest} meant? A folder of that name is ./{url}")
     if path is not None:
         from recovery.archive.stores.local_store import LocalStore
 

@@ -27,7 +27,7 @@ from tests.runs.paused import resume, start_paused
 
 pytestmark = pytest.mark.long
 
-EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
 KILLS = 4
 
 

@@ -187,8 +187,10 @@ class TestMeanwhile:
 
         monkeypatch.setattr("recovery.archive.copy.run.find_files", find_and_remove)
         report = place.copy()
-        assert report.exit_code == 0
-        assert report.warnings == [f"{place.log}: removed by somebody since it was listed, and not copied"]
+        assert report.exit_code == 4
+        (failed,) = report.log_dirs[0].failed
+        assert failed.file == str(place.log)
+        assert failed.error.startswith("it is gone since it was listed. Remedy: ")
         assert list(place.copied()) == ["t-0/other"]
 
     def test_a_file_that_is_listed_and_not_there_is_an_error(

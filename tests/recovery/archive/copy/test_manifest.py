@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.copy import manifest
-from recovery.archive.copy.manifest import MANIFEST_KEY, read_unfinished
+from recovery.archive.copy.manifest import MANIFEST_KEY, read_document
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.run import copy
 from recovery.archive.stores.local_store import LocalStore
@@ -117,7 +117,7 @@ def test_what_does_not_reach_the_disk_is_not_named(place: Place, monkeypatch: py
     assert json.loads(report.to_json())["error"] == os.strerror(errno.EIO)
     assert "sent to" in report.to_text()
     assert place.named() == before
-    assert read_unfinished(LocalStore(str(place.output))) == {"d1/t-0/"}
+    assert read_document(LocalStore(str(place.output))).unfinished == {"d1/t-0/"}
     monkeypatch.undo()
     assert copy(place.options()).log_dirs[0].files == 1
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.copy import run as run_module
-from recovery.archive.copy.manifest import MANIFEST_KEY, read_unfinished
+from recovery.archive.copy.manifest import MANIFEST_KEY, read_document
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.report import CopyReport
 from recovery.archive.copy.run import copy
@@ -80,7 +80,7 @@ def test_what_is_not_copied_whole_is_not_restored(
         stop = stop_at(f"{names[1]}/{logs[-1].name}", patch)
         options = CopyOptions(output=str(output), log_dirs=(str(log_dir),), threads=1)
         assert copy(options, stop=stop).exit_code == 143
-    unfinished = read_unfinished(LocalStore(str(output)))
+    unfinished = read_document(LocalStore(str(output))).unfinished
     assert {f"d1/{names[1]}/", f"d1/{names[-1]}/"} <= unfinished
     assert f"d1/{names[0]}/" not in unfinished
     for name in names:
@@ -104,9 +104,9 @@ def test_a_copy_that_was_resumed_is_whole(
     with monkeypatch.context() as patch:
         stop = stop_at(".log", patch)
         copy(CopyOptions(output=str(output), log_dirs=(str(log_dir),)), stop=stop)
-    assert read_unfinished(LocalStore(str(output)))
+    assert read_document(LocalStore(str(output))).unfinished
     assert copied(log_dir, output).exit_code == 0
-    assert read_unfinished(LocalStore(str(output))) == frozenset()
+    assert read_document(LocalStore(str(output))).unfinished == frozenset()
 
 
 def test_the_folder_is_marked_before_the_first_file_is_sent(
@@ -115,7 +115,7 @@ def test_the_folder_is_marked_before_the_first_file_is_sent(
     seen = []
 
     def send(self: run_module.FileCopier, job: run_module.CopyJob) -> None:
-        seen.append(read_unfinished(LocalStore(str(output))))
+        seen.append(read_document(LocalStore(str(output))).unfinished)
 
     monkeypatch.setattr(run_module.FileCopier, "copy", send)
     copied(sample.log_dirs[0], output)
@@ -183,7 +183,9 @@ def test_files_that_are_gone_are_told_and_stay(sample: Sample, output: Path) -> 
         f"{log_dir}: 1 file of earlier copies, such as {log_dir.name}/plain-1/{last.name}"
     )
     assert (output / log_dir.name / "plain-1" / last.name).exists()
-    assert copied(log_dir, output, topics=("plain",)).warnings == []
+    assert copied(log_dir, output, topics=("plain",)).warnings == [warning]
+    assert copied(log_dir, output, topics=("transactions",)).warnings == []
+    assert read_document(LocalStore(str(output))).gone == {f"{log_dir.name}/plain-1/{last.name}"}
 
 
 @pytest.mark.parametrize("url", ["", " "])
@@ -207,7 +209,7 @@ def test_a_log_dir_that_is_not_there_does_not_keep_the_others_from_being_copied(
     assert "no such log dir" in gone.failed[0].error
     assert whole.files > 10
     assert whole.failed == []
-    assert "unmounted/" in read_unfinished(LocalStore(str(output)))
+    assert "unmounted/" in read_document(LocalStore(str(output))).unfinished
     with pytest.raises(UsageError, match="no such log dir"):
         copy(CopyOptions(output=str(output), log_dirs=log_dirs[:1]))
 
@@ -241,7 +243,98 @@ def test_a_manifest_that_cannot_be_understood_does_not_stand_for_a_whole_copy(
         restored(sample, output)
     with pytest.raises(UsageError, match="whether the copy is whole is not known"):
         restored(sample, output / sample.log_dirs[0].name)
-    with pytest.raises(UsageError, match="move it away, and everything is sent again"):
+    with pytest.raises(UsageError, match="with this file moved away"):
         copied(sample.log_dirs[0], output)
     (output / MANIFEST_KEY).unlink()
     assert copied(sample.log_dirs[0], output).log_dirs[0].files > 10
+
+
+def test_a_log_dir_that_goes_away_is_not_copied_whole(
+    sample: Sample, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `umount -l` does it: the files of the last log are gone, one after another."""
+    log_dir = sample.log_dirs[0]
+    real = run_module.FileCopier.copy
+
+    def send(self: run_module.FileCopier, job: run_module.CopyJob) -> object:
+        if log_dir.exists() and job.file.partition:
+            log_dir.rename(log_dir.with_name("away"))
+        return real(self, job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module.FileCopier, "copy", send)
+        report = copied(log_dir, output, threads=1)
+    assert report.exit_code == 4
+    assert "it is gone since it was listed" in report.log_dirs[0].failed[0].error
+    unfinished = read_document(LocalStore(str(output))).unfinished
+    assert {f"d1/{path.name}/" for path in (log_dir.with_name("away")).glob("*-[0-9]")} <= unfinished
+    log_dir.with_name("away").rename(log_dir)
+    assert copied(log_dir, output).exit_code == 0
+    assert read_document(LocalStore(str(output))).unfinished == frozenset()
+
+
+def test_an_unmounted_log_dir_is_not_an_empty_one(sample: Sample, output: Path) -> None:
+    log_dir = sample.log_dirs[0]
+    copied(log_dir, output)
+    before = tree_of(output, ignore=(MANIFEST_KEY,))
+    log_dir.rename(log_dir.with_name("away"))
+    log_dir.mkdir()
+    report = copied(log_dir, output)
+    assert report.exit_code == 4
+    (failed,) = report.log_dirs[0].failed
+    assert failed.error.startswith("no log dir of a broker: it has neither logs nor checkpoints. Remedy: ")
+    assert tree_of(output, ignore=(MANIFEST_KEY,)) == before
+    document = read_document(LocalStore(str(output)))
+    assert document.gone == frozenset()
+    assert "d1/" in document.unfinished
+
+
+def test_two_copies_at_a_time_do_not_write_over_what_the_other_says(
+    sample: Sample, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sample.log_dirs
+    real = run_module.FileCopier.copy
+    between = []
+
+    def send(self: run_module.FileCopier, job: run_module.CopyJob) -> object:
+        if not between:
+            between.append(True)
+            with monkeypatch.context() as patch:
+                stop = stop_at(".log", patch)
+                options = CopyOptions(output=str(output), log_dirs=(str(second),), threads=1)
+                assert copy(options, stop=stop).exit_code == 143
+        return real(self, job)
+
+    monkeypatch.setattr(run_module.FileCopier, "copy", send)
+    report = copied(first, output)
+    assert report.exit_code == 1
+    assert "another archive copy has written it since" in str(report.error)
+    unfinished = read_document(LocalStore(str(output))).unfinished
+    assert {one.partition("/")[0] for one in unfinished} == {"d1", "d2"}
+    monkeypatch.undo()
+    for log_dir in sample.log_dirs:
+        assert copied(log_dir, output).exit_code == 0
+    assert read_document(LocalStore(str(output))).unfinished == frozenset()
+
+
+def test_log_dirs_of_one_name_keep_their_folders(sample: Sample, output: Path, tmp_path: Path) -> None:
+    """Whatever their order is, and if one of them has died."""
+    log_dirs = [tmp_path / "1" / "data", tmp_path / "2" / "data"]
+    for log_dir, source in zip(log_dirs, sample.log_dirs, strict=True):
+        shutil.copytree(source, log_dir)
+    first, second = map(str, log_dirs)
+    for chosen, folders in (
+        ((first, second), ["data", "data-2"]),
+        ((second, first), ["data-2", "data"]),
+        ((second,), ["data-2"]),
+    ):
+        report = copy(CopyOptions(output=str(output), log_dirs=chosen))
+        assert [one.folder for one in report.log_dirs] == folders
+        assert report.exit_code == 0
+    assert sum(one.files for one in report.log_dirs) == 0
+
+
+@pytest.mark.parametrize("url", ["s3:/bucket/x", "gs:/bucket", "file:/x"])
+def test_a_url_with_a_slash_too_few_is_no_folder(sample: Sample, url: str) -> None:
+    with pytest.raises(UsageError, match=f"is {url.partition(':')[0]}://"):
+        copy(CopyOptions(output=url, log_dirs=(str(sample.log_dirs[0]),)))

@@ -82,12 +82,12 @@ def _empty_the_middle(copy: Path) -> str:
 
 def _lose_the_last(copy: Path) -> str:
     _without(copy, LAST)
-    return "it ends at offset 97, and "
+    return "its last offset is 96, and "
 
 
 def _empty_the_last(copy: Path) -> str:
     (copy / NAME / f"{LAST}.log").write_bytes(b"")
-    return "it ends at offset 97, and "
+    return "its last offset is 96, and "
 
 
 @pytest.mark.parametrize("lose", [_lose_the_middle, _empty_the_middle, _lose_the_last, _empty_the_last])

@@ -1,0 +1,256 @@
+"""A restore from a copy goes by what the copy says of itself, wherever its manifest is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from recovery.archive.copy.manifest import MANIFEST_KEY
+from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.run import copy
+from recovery.archive.options import ArchiveOptions
+from recovery.archive.restore.options import RestoreOptions
+from recovery.archive.restore.report import RestoredPartition
+from recovery.archive.restore.run import restore
+from recovery.engine.options import RecoverOptions
+from recovery.errors import UsageError
+from segfmt.checkpoint import read_offset_checkpoint
+from tests.logs.samples import Sample, unpack
+
+NAME = "plain-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A broker, and copies of its log dirs that were made before it lost a partition."""
+
+    sample: Sample
+    log_dir: Path
+    output: Path
+
+    @property
+    def folder(self) -> Path:
+        """Of the partition, in the copy."""
+        return self.output / self.log_dir.name / NAME
+
+    def copy(self) -> int:
+        return copy(
+            CopyOptions(output=str(self.output), log_dirs=tuple(map(str, self.sample.log_dirs)))
+        ).exit_code
+
+    def lose(self, name: str = NAME) -> None:
+        for log_dir in self.sample.log_dirs:
+            shutil.rmtree(log_dir / name, ignore_errors=True)
+
+    def restore(self, archive: Path | None = None, name: str = NAME, **options: object) -> RestoredPartition:
+        report = restore(
+            RestoreOptions(
+                archive=ArchiveOptions(url=str(archive or self.output), partitions=(name,)),
+                broker=RecoverOptions(
+                    config=self.sample.properties, is_config_complete=True, now_ms=self.sample.now_ms
+                ),
+                **options,  # type: ignore[arg-type]  # by name
+            )
+        )
+        (one,) = report.partitions
+        return one
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    sample = unpack("intact", tmp_path)
+    (log_dir,) = (one for one in sample.log_dirs if (one / NAME).is_dir())
+    return Place(sample=sample, log_dir=log_dir, output=tmp_path / "copies" / "of" / "broker")
+
+
+def mark_unfinished(place: Place) -> None:
+    manifest = place.output / MANIFEST_KEY
+    head, _, rest = manifest.read_text().partition("\n")
+    document = json.loads(head) | {"unfinished": [f"{place.log_dir.name}/{NAME}/"]}
+    manifest.write_text(f"{json.dumps(document)}\n{rest}")
+
+
+ARCHIVES: dict[str, Callable[[Place], Path]] = {
+    "the copy": lambda place: place.output,
+    "the log dir": lambda place: place.output / place.log_dir.name,
+    "the folder": lambda place: place.folder,
+    "above": lambda place: place.output.parent,
+    "far above": lambda place: place.output.parent.parent,
+    "a link": lambda place: link_to(place.output / place.log_dir.name, place.output.parent.parent / "link"),
+}
+
+
+def link_to(target: Path, link: Path) -> Path:
+    link.symlink_to(target)
+    return link
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_what_is_unfinished_is_refused_from_wherever_it_is_named(place: Place, name: str) -> None:
+    assert place.copy() == 0
+    place.lose()
+    mark_unfinished(place)
+    archive = ARCHIVES[name](place)
+    one = place.restore(archive)
+    assert (one.status, one.reasons[0].partition(".")[0]) == (
+        "refused",
+        "archive copy has not copied all of it",
+    )
+    (place.output / MANIFEST_KEY).unlink()
+    assert place.restore(archive).status == "restored"
+
+
+def _lose(index: int) -> Callable[[Place], str]:
+    def lose(place: Place) -> str:
+        log = sorted(place.folder.glob("*.log"))[index]
+        log.unlink()
+        return f"{log.name} was copied, and is not there"
+
+    return lose
+
+
+def _lose_epochs(place: Place) -> str:
+    (place.folder / "leader-epoch-checkpoint").unlink()
+    return "leader-epoch-checkpoint was copied, and is not there"
+
+
+def _shorten(place: Place) -> str:
+    log = min(place.folder.glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1])
+    return f"{log.name} has "
+
+
+def _flip(position: int) -> Callable[[Place], str]:
+    def flip(place: Place) -> str:
+        log = max(place.folder.glob("*.log"))
+        data = bytearray(log.read_bytes())
+        data[position] ^= 0x10
+        log.write_bytes(data)
+        return f"{log.name}: its bytes are not those that were copied, by their SHA-256"
+
+    return flip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [_lose(0), _lose(-1), _lose_epochs, _shorten, _flip(7), _flip(12)],
+    ids=["first", "last", "epochs", "shortened", "base offset", "leader epoch"],
+)
+@pytest.mark.parametrize("is_folder", [False, True], ids=["the copy", "the folder"])
+def test_what_is_not_as_it_was_copied_is_refused(
+    place: Place, change: Callable[[Place], str], is_folder: bool
+) -> None:
+    assert place.copy() == 0
+    place.lose()
+    said = change(place)
+    one = place.restore(place.folder if is_folder else None)
+    assert one.status == "refused"
+    assert one.reasons[0].startswith(said)
+    assert "Remedy: copy it again; or" in one.reasons[0]
+
+
+def test_missing_indexes_do_not_matter(place: Place) -> None:
+    assert place.copy() == 0
+    place.lose()
+    for index in place.folder.glob("*index"):
+        index.unlink()
+    assert place.restore().status == "restored"
+
+
+def cut_at_the_source(place: Place) -> int:
+    """The log ends earlier, and its last segment is longer than in the copy, as in a topic that was made again."""
+    folder = place.log_dir / NAME
+    logs = sorted(folder.glob("*.log"))
+    logs[1].write_bytes(b"".join(log.read_bytes() for log in logs[1:]))
+    for log in logs[2:]:
+        for path in folder.glob(f"{log.stem}*"):
+            path.unlink()
+    for path in folder.glob(f"{logs[1].stem}*index"):
+        path.unlink()
+    return int(logs[2].stem)
+
+
+def test_segments_that_are_gone_at_the_source_are_left_out(place: Place) -> None:
+    assert place.copy() == 0
+    stale = cut_at_the_source(place)
+    assert place.copy() == 0
+    expected = {log.name: log.read_bytes() for log in (place.log_dir / NAME).glob("*.log")}
+    place.lose()
+    assert (place.folder / f"{stale:020}.log").exists()
+    one = place.restore()
+    assert one.status == "restored", one.reasons
+    assert {log.name: log.read_bytes() for log in (place.log_dir / NAME).glob("*.log")} == expected
+    (place.output / MANIFEST_KEY).unlink()
+    place.lose()
+    one = place.restore()
+    assert one.status == "refused"
+    assert f"and the next one begins at {stale}: they are not of one log" in one.reasons[0]
+
+
+def test_a_partition_that_is_gone_can_still_be_had(place: Place) -> None:
+    assert place.copy() == 0
+    place.lose()
+    assert place.copy() == 0
+    one = place.restore()
+    assert one.status == "restored"
+    assert "it had gone from its log dir when that was copied last" in one.warnings
+
+
+def test_of_two_copies_that_is_taken_which_is_not_gone(place: Place) -> None:
+    """A broker has moved the log to its other log dir."""
+    assert place.copy() == 0
+    (other,) = (log_dir for log_dir in place.sample.log_dirs if log_dir != place.log_dir)
+    shutil.move(place.log_dir / NAME, other / NAME)
+    assert place.copy() == 0
+    place.lose()
+    one = place.restore()
+    assert one.status == "restored"
+    assert not any("gone" in text for text in one.warnings)
+
+
+@pytest.mark.parametrize("text", ['{"version": 9}', '{"version": 1}', "{"])
+def test_a_manifest_of_another_version_is_refused(place: Place, text: str) -> None:
+    assert place.copy() == 0
+    place.lose()
+    (place.output / MANIFEST_KEY).write_text(text)
+    for archive in (place.output, place.folder, place.output.parent):
+        with pytest.raises(UsageError, match="whether the copy is whole is not known"):
+            place.restore(archive)
+
+
+def test_deleted_records_stay_deleted_by_the_line_of_the_target(place: Place) -> None:
+    name = "deleted-records-0"
+    (log_dir,) = (one for one in place.sample.log_dirs if (one / name).is_dir())
+    checkpoint = log_dir / "log-start-offset-checkpoint"
+    start = read_offset_checkpoint(checkpoint.read_bytes())["deleted-records", 0]
+    assert start > 0
+    assert place.copy() == 0
+    place.lose(name)
+    manifest = place.output / MANIFEST_KEY
+    lines = manifest.read_text().splitlines(keepends=True)
+    head = json.loads(lines[0]) | {"unfinished": [f"{log_dir.name}/"]}
+    rest = [line for line in lines[1:] if not line.startswith(f'["{log_dir.name}/{checkpoint.name}"')]
+    manifest.write_text(json.dumps(head) + "\n" + "".join(rest))
+    (place.output / log_dir.name / checkpoint.name).unlink()
+    assert place.restore(name=name).log_start_offset == start
+    place.lose(name)
+    checkpoint.unlink()
+    one = place.restore(name=name)
+    assert one.log_start_offset == 0
+    assert any(
+        "records that were deleted (kafka-delete-records) may come back" in text for text in one.warnings
+    )
+
+
+def test_a_file_in_the_place_of_a_folder_is_one_refusal(place: Place) -> None:
+    assert place.copy() == 0
+    place.lose()
+    (place.log_dir / NAME).write_text("hi")
+    one = place.restore()
+    assert one.status == "refused"
+    assert one.reasons[0] == f"{place.log_dir / NAME}: not a folder. Remedy: move it out of the log dir"
