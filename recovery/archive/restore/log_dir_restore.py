@@ -219,12 +219,7 @@ class LogDirRestore:
         faults = self._faults[planned.source.name]
         if faults:
             is_failed = any(isinstance(fault, OSError) for fault in faults)
-            texts = [
-                f"{fault}. {_remedy(planned)}"
-                if isinstance(fault, DamagedSegmentError) and "Remedy:" not in str(fault)
-                else error_text(fault)
-                for fault in faults
-            ]
+            texts = [_text(planned, fault) for fault in faults]
             return _left(planned, texts, status="failed" if is_failed else "refused")
         if planned.mode == "aux" or self.failure is not None:
             return result
@@ -271,6 +266,16 @@ class LogDirRestore:
             is_begun = has_intent(self.log_dir)
         left = "what is missing of it is moved in then" if is_begun else "nothing of it is in the log dir"
         return f"Remedy: see to that disk, and start again; {left}"
+
+
+def _text(planned: PlannedRestore, fault: Exception) -> str:
+    """Return what is said of a fault of the archive, with a remedy."""
+    text = error_text(fault)
+    if "Remedy:" in text:
+        return text
+    if isinstance(fault, DamagedSegmentError):
+        return f"{text}. {_remedy(planned)}"
+    return f"{text}. Remedy: see that it can be read, and start again"
 
 
 def _remedy(planned: PlannedRestore) -> str:

@@ -55,6 +55,8 @@ _NOT_WHOLE = (
     "archive copy has not copied all of it. Remedy: start that again; if its source is gone, recover the copied log "
     f"dir (recover --force --log-dirs), and move {MANIFEST_KEY} away: then what is there is taken as it is"
 )
+_READABLE = "Remedy: see that this user can read it, and start again"
+_SOUND = "Remedy: put its objects there from another copy of the archive"
 CHANGED_REMEDY = (
     "Remedy: copy it again; or, if the copy was recovered or changed on purpose, move "
     f"{MANIFEST_KEY} away: then what is there is taken as it is"
@@ -146,8 +148,8 @@ def find_partitions(
         if isinstance(walked, UnlistedPrefix):
             unlisted = layout.partition_at(walked.prefix.rstrip("/"))
             if unlisted is None:  # there may be partitions in it
-                raise OSError(f"{walked.prefix}: cannot be listed: {walked.error}")
-            reason = f"{walked.prefix}: cannot be listed: {walked.error}"
+                raise OSError(f"{walked.prefix}: cannot be listed: {walked.error}. {_READABLE}")
+            reason = f"{walked.prefix}: cannot be listed: {walked.error}. {_READABLE}"
             yield SourcePartition(where=unlisted, layout=layout, reasons=(reason,))
         if isinstance(walked, Walked):
             found.append(walked)
@@ -279,9 +281,9 @@ def _segment(
     copied: CopiedFolder | None,
 ) -> SourceSegment:
     if PartKind.LOG not in segment.parts:
-        raise FormatError("its log is not in the archive")
+        raise FormatError(f"its log is not in the archive. {_SOUND}")
     if layout.last_part is not None and layout.last_part not in segment.parts:
-        raise FormatError(f"it has no {layout.last_part.noun}, so it is not complete")
+        raise FormatError(f"it has no {layout.last_part.noun}, so it is not complete. {_SOUND}")
     files = layout.files(store, segment)
     described = told or files.described()
     end = None if described is None else described.end_offset

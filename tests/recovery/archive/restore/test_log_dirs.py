@@ -316,7 +316,9 @@ def test_an_object_that_cannot_be_read_is_named(
     assert report.exit_code == 4
     assert {one.status for one in report.partitions if one.topic != "codecs"} == {"restored"}
     assert one_of(report, "codecs-0").status == "failed"
-    assert one_of(report, "codecs-0").reasons == (f"{bad}: Input/output error",)
+    assert one_of(report, "codecs-0").reasons == (
+        f"{bad}: Input/output error. Remedy: see that it can be read, and start again",
+    )
     assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
 
 
