@@ -45,6 +45,10 @@ class _Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(**(options | {"allow_abbrev": False}))
 
+    def format_help(self) -> str:
+        """Name the manual page, which the package installs."""
+        return f"{super().format_help()}\nmanual: man {self.prog.replace(' ', '-')}\n"
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401 - argparse's
         """Refuse what is not known here: left to the parser of all commands, the hint would be at its help."""
         found, unknown = super().parse_known_args(args, namespace)

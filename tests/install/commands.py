@@ -162,18 +162,19 @@ def documented() -> dict[str, Path]:
         for _, code in FENCE.findall(text_of(document)):
             for command in _commands(code):
                 found.setdefault(command, document)
-    for parser in _parsers(build_parser()):
+    for parser in parsers(build_parser()):
         for command in _commands(parser.epilog or ""):
             found.setdefault(command, ROOT / "recovery/cli/main.py")
     return found
 
 
-def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser and those of all commands below it."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                yield from _parsers(command)
+                yield from parsers(command)
 
 
 def synopses() -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests import ROOT
 
-PARTS = ("pyproject.toml", "README.md", "LICENSE", "segfmt", "native", "recovery")
+PARTS = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "segfmt", "native", "recovery")
 """What a wheel is made from: no tests are there, no benchmarks, no leftovers of another build."""
 _NOT_FOR_OTHERS = ("PYTHON", "PYTEST", "COVERAGE", "SPARK_", "PYSPARK_", "VIRTUAL_ENV", "XDG_CACHE_HOME")
 _SECONDS = 900

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from recovery.cli.main import build_parser
 from recovery.version import VERSION
 from tests import ROOT
 from tests.documents.test_docs import actions_of, subcommands
@@ -26,6 +27,7 @@ from tests.install.commands import (
     SCRIPTS,
     SPARK,
     documented,
+    parsers,
     place_in,
     scripts,
     synopses,
@@ -111,11 +113,25 @@ def test_every_command_of_the_documents_is_known_here() -> None:
 
 def test_a_wheel_holds_what_is_needed_and_nothing_else(project: Path) -> None:
     names = set(zipfile.ZipFile(project / WHEEL).namelist())
+    manual = {name for name in names if "/share/man/man1/" in name}
+    names -= manual
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {
         "segfmt",
         "native",
         "recovery",
     }
+    commands = {parser.prog.replace(" ", "-"): parser for parser in parsers(build_parser())}
+    assert {Path(name).name for name in manual} == {f"{name}.1" for name in commands}
+    for name in manual:
+        page = zipfile.ZipFile(project / WHEEL).read(name).decode()
+        epilog = commands[Path(name).stem].epilog or ""
+        assert page.startswith(".TH KAFKA")
+        assert (".SH EXIT STATUS" in page, ".SH EXAMPLES" in page) == (
+            "exit codes:" in epilog,
+            "examples:" in epilog,
+        )
+        for option in re.findall(r"^  (\S+).*", epilog, re.MULTILINE):
+            assert option.replace("-", "\\-") in page
     made = {
         str(path.relative_to(ROOT))
         for one in ("segfmt", "native", "recovery")
