@@ -67,7 +67,7 @@ def find_contradictions(dirs: Sequence[CheckedLogDir], *, node_id: int | None) -
     findings = {checked_dir.log_dir: checked_dir.log_dir_findings for checked_dir in dirs}
     for log_dir, problem in contradictions(metas, node_id=node_id):
         findings[log_dir].append(
-            Finding(file=problem.file, position=None, rule="another-node", detail=problem.rule)
+            Finding(file=problem.file, position=None, rule="another-node", detail=problem.detail)
         )
     first_paths: dict[tuple[str, int, str], str] = {}
     for checked_dir in dirs:

@@ -14,7 +14,6 @@ from recovery.archive.copy.manifest import CopiedFile, CopyDocument, read_docume
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.errors import UsageError
-from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,16 +23,21 @@ class CopiedFolder:
     Attributes:
         is_whole: whether all of it was copied.
         files: what was, by name, as it was; without what had gone from the log dir when it was copied last.
-        gone: the names of that.
-        is_gone: whether all of it had gone: then nothing is in `gone`.
-        begins_unknown: whether the copy should say where the log begins, and does not.
+        own_files: of the log dir, likewise.
+        is_gone: whether all of it had gone: then that is in `files`.
+        is_log_dir_whole: whether all of the log dir's own files were copied, and all of its folders are known.
     """
 
     is_whole: bool
     files: Mapping[str, CopiedFile]
-    gone: frozenset[str]
+    own_files: Mapping[str, CopiedFile]
     is_gone: bool
-    begins_unknown: bool
+    is_log_dir_whole: bool
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the copy knows the folder at all."""
+        return bool(self.files) or not self.is_whole
 
     def sha256(self, name: str) -> str | None:
         """Return that of a file as it was copied, None if the copy does not name it."""
@@ -79,6 +83,28 @@ class CopyAccounts:
         if self._above is not None:
             document, below = self._above
             yield from (one.removeprefix(below) for one in document.unfinished if one.startswith(below))
+
+    def present(self) -> Iterator[str]:
+        """Yield the prefixes in the archive of folders that should be there, by the manifests that were read so far."""
+        for outer, document in self._documents.items():
+            if document is not None:
+                yield from (outer + folder for folder in document.present_folders())
+        if self._above is not None:
+            document, below = self._above
+            yield from (
+                one.removeprefix(below) for one in document.present_folders() if one.startswith(below)
+            )
+
+    def log_dirs_in_part(self) -> Iterator[str]:
+        """Yield the prefixes of log dirs that could not be listed, or not all of whose own files could be copied."""
+        yield from sorted(one for one in self.unfinished() if self._is_log_dir(one))
+
+    def _is_log_dir(self, prefix: str) -> bool:
+        """Return whether an unfinished *prefix* is a log dir's, and not a partition's."""
+        above = "" if self._above is None else self._above[1]
+        depth = (above + prefix).count("/")
+        outer = next((one for one in _outer(prefix) if self._documents.get(one) is not None), "")
+        return depth - outer.count("/") == 1
 
     def _at(self, outer: str) -> CopyDocument | None:
         if outer not in self._documents:
@@ -126,11 +152,11 @@ def _folder(document: CopyDocument, folder: str) -> CopiedFolder:
     gone = frozenset(name for name in files if folder + name in document.gone)
     is_gone = bool(files) and len(gone) == len(files)
     log_dir = folder[: folder.rstrip("/").rfind("/") + 1]
+    own = document.folder(log_dir)
     return CopiedFolder(
         is_whole=folder not in document.unfinished,
         files={name: one for name, one in files.items() if is_gone or name not in gone},
-        gone=frozenset() if is_gone else gone,
+        own_files={name: one for name, one in own.items() if log_dir + name not in document.gone},
         is_gone=is_gone,
-        begins_unknown=log_dir in document.unfinished
-        and LOG_START_OFFSET_CHECKPOINT not in document.folder(log_dir),
+        is_log_dir_whole=log_dir not in document.unfinished,
     )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from recovery.archive.copy.manifest import FileFigures
+from recovery.archive.copy.manifest import MANIFEST_KEY, FileFigures
 from recovery.archive.copy.report import UncopiedFile
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.logdir.choice import PartitionChoice
@@ -19,9 +19,10 @@ from recovery.write.move_in import STAGE_FOLDER
 from segfmt.errors import FileNameError
 from segfmt.filenames import LOCK_FILE, read_folder_name
 
+_UNMOUNTED = "Remedy: see that what it leads to is mounted, or remove it"
 PARTIAL_SUFFIX = ".partial"
 """Of the copy of a file that could only be read up to some position."""
-_LEFT_OUT = frozenset({LOCK_FILE, INSIDE_FOLDER, STAGE_FOLDER})
+_LEFT_OUT = frozenset({LOCK_FILE, INSIDE_FOLDER, STAGE_FOLDER, MANIFEST_KEY})
 """Of a log dir: its lock, and what only this tool has there."""
 
 
@@ -134,9 +135,10 @@ class _Finder:
             )
         elif not entry.is_symlink() and not _is_still_there(entry.path):
             self._note(entry.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        elif entry.is_symlink():
+            self._note(entry.path, FileNotFoundError(errno.ENOENT, f"a link to nothing. {_UNMOUNTED}"))
         else:
-            kind = "a link to nothing" if entry.is_symlink() else "not a file"
-            self.found.warnings.append(f"{entry.path}: {kind}, and left out")
+            self.found.warnings.append(f"{entry.path}: not a file, and left out")
 
     def _note(self, path: str, error: OSError) -> None:
         """Note what cannot be listed or looked at."""

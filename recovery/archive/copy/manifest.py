@@ -129,7 +129,8 @@ class CopyManifest:
         """Take in the *folders* of this run's log dirs, and whether what earlier runs have copied does not count."""
         self._log_dirs |= {folder: log_dir for log_dir, folder in folders.items()}
         self._is_forgotten = is_forgotten
-        self._durable = _Files() if is_forgotten else self._earlier
+        if is_forgotten:
+            self._durable = _Files(whole=dict(self._earlier.whole), parts=dict(self._earlier.parts))
 
     def get(self, key: str) -> CopiedFile | None:
         """Return which whole file earlier runs have copied to *key*, None if none counts."""
@@ -147,7 +148,7 @@ class CopyManifest:
         """Yield the keys of whole files below *folder* that earlier runs have copied."""
         yield from (key for key in self._earlier.whole if key.startswith(f"{folder}/"))
 
-    def expect(self, listed: Iterable[str], missing: Iterable[str]) -> None:
+    def expect(self, listed: Iterable[str], missing: Iterable[str], *, is_everything: bool) -> None:
         """Take in which files there are to copy, and write down the folders of those that are not at the output yet.
 
         A reader of the copy then knows that they are missing, however this run ends.
@@ -155,9 +156,16 @@ class CopyManifest:
         Args:
             listed: keys of all files that were found.
             missing: keys of those that are to be sent.
+            is_everything: whether all partitions were chosen: else a log dir that was not listed once stays so.
         """
         self._expected = set(missing)
-        self._unfinished -= {folder_of(key) for key in listed}
+        for key in listed:
+            folder = folder_of(key)
+            if is_everything or folder.count("/") > 1:
+                self._unfinished.discard(folder)
+            if self._is_forgotten:
+                self._durable.whole.pop(key, None)
+                self._durable.parts.pop(key, None)
         if self._expected:
             self.write()
 
@@ -253,6 +261,13 @@ class CopyDocument:
     gone: frozenset[str]
     files: _Files
     _by_folder: dict[str, dict[str, CopiedFile]] = field(default_factory=dict)
+
+    def present_folders(self) -> Iterator[str]:
+        """Yield the folders of which not all had gone when they were copied last."""
+        self.folder("")
+        for folder, files in self._by_folder.items():
+            if any(folder + name not in self.gone for name in files):
+                yield folder
 
     def folder(self, folder: str) -> Mapping[str, CopiedFile]:
         """Return the whole files directly in *folder*, which ends in a slash, by name."""

@@ -294,7 +294,11 @@ class _Run:
         missing = [file.key for one in to_do for file in one.files]
         missing += [key for one in planned for key in _unlisted(one.log_dir)]
         try:
-            manifest.expect((file.key for one in planned for file in one.files), missing)
+            manifest.expect(
+                (file.key for one in planned for file in one.files),
+                missing,
+                is_everything=self._options.choice().is_everything,
+            )
             for one in to_do:
                 self._copy_log_dir(one, copier, pool)
             manifest.write()

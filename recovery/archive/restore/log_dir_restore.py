@@ -28,6 +28,7 @@ from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import MovedIn, OpenQuarantine, has_intent, move_in, sync_stage
 from segfmt.errors import FormatError
+from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 
 
 class _Numbers(threading.local):
@@ -283,8 +284,9 @@ def _remedy(planned: PlannedRestore) -> str:
     if planned.source.layout.is_tiered:
         return "Remedy: put sound objects in the place of those that archive verify calls damaged"
     return (
-        "Remedy: copy it again; or recover the copied log dir (kafka-log-recovery recover --force --log-dirs), which "
-        f"cuts what is damaged and keeps it, move {MANIFEST_KEY} away if there is one, and restore again"
+        f"Remedy: copy it again; or take {RECOVERY_POINT_CHECKPOINT} out of the copied log dir, recover that "
+        "(kafka-log-recovery recover --force --log-dirs), which cuts what is damaged and keeps it, move "
+        f"{MANIFEST_KEY} away if there is one, and restore this one again (--partition)"
     )
 
 

@@ -12,7 +12,7 @@ from recovery.archive.restore.source import SourcePartition, SourceSegment
 from recovery.archive.restore.target import ExistingLog, Target
 from recovery.broker.assignments import Assignment
 from recovery.broker.log_retention import LogRetention
-from segfmt.filenames import log_name
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, log_name
 from segfmt.kafka_uuid import format_uuid, read_uuid
 
 _DERIVED_SHARE = 200
@@ -203,11 +203,20 @@ class Planner:
         known = self._target.log_start(where.topic, where.partition)
         if known is None or source.topic_id != format_uuid(topic_id) or known <= source.first_offset:
             return source
+        if source.end_offset is not None and known > source.end_offset + 1 and not self._options.is_aux:
+            raise ValueError(
+                f"{LOG_START_OFFSET_CHECKPOINT} of this broker says that it begins at offset {known}, and the archive "
+                f"ends at {source.end_offset}. Remedy: take that line out if the archive's records are to come back"
+            )
         kept = [one for one in source.segments if one.until_offset is None or one.until_offset > known]
         end = kept[-1].end_offset if kept else None
         if not kept or (end is not None and end < known):
             return source
-        return replace(source, segments=kept, log_start_offset=known)
+        left_out = (
+            f"offsets {source.first_offset} to {known - 1} are left out: this broker's {LOG_START_OFFSET_CHECKPOINT} "
+            "says that they were deleted"
+        )
+        return replace(source, segments=kept, log_start_offset=known, warnings=(*source.warnings, left_out))
 
     def _assignment(self, source: SourcePartition, topic_id: UUID) -> Assignment | None:
         if self._target.metadata is None:

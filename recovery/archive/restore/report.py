@@ -151,6 +151,7 @@ class RestoreReport:
     """The whole run.
 
     Attributes:
+        in_part: log dirs of which the archive may not have all partitions, a sentence each.
         signal_number: the signal that ended the run early, None if it came to its end.
     """
 
@@ -158,6 +159,7 @@ class RestoreReport:
     log_dirs: Sequence[RestoredLogDir]
     partitions: Sequence[RestoredPartition]
     warnings: Sequence[str] = ()
+    in_part: Sequence[str] = ()
     signal_number: int | None = None
 
     @property
@@ -170,7 +172,7 @@ class RestoreReport:
             return 128 + self.signal_number
         if all(one.error is not None for one in self.log_dirs):
             return 1
-        if any(one.error is not None for one in self.log_dirs):
+        if self.in_part or any(one.error is not None for one in self.log_dirs):
             return 4
         return 4 if any(one.status in ("refused", "failed") for one in self.partitions) else 0
 
@@ -181,7 +183,7 @@ class RestoreReport:
             "command": "archive restore",
             "dryRun": self.dry_run,
             "exitCode": self.exit_code,
-            "warnings": list(self.warnings),
+            "warnings": [*self.in_part, *self.warnings],
             "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
             "partitions": [partition.to_json() for partition in self.partitions],
         }
@@ -192,6 +194,7 @@ class RestoreReport:
         lines = []
         if self.signal_number is not None:
             lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
+        lines += [f"NOT WHOLE {text}" for text in self.in_part]
         lines += [f"OFFLINE {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
         lines += [
             f"FINISHED {one.log_dir}: {FINISHED_TEXT}: {', '.join(one.finished.partitions)}"

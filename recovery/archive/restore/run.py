@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 
+from recovery.archive.copy.account import CopyAccounts
 from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
@@ -110,6 +111,7 @@ class _Run:
         self._failures: dict[str, OSError] = {}
         self._warnings: list[str] = list(options.broker.config_notes)
         self._results: list[RestoredPartition] = []
+        self._in_part: list[str] = []
         self._now_ms = options.broker.now_ms or time.time_ns() // 1_000_000
 
     def run(self) -> RestoreReport:
@@ -162,6 +164,7 @@ class _Run:
             ],
             partitions=sorted(self._results, key=lambda one: (one.topic, one.partition)),
             warnings=self._warnings,
+            in_part=self._in_part,
             signal_number=signal_number,
         )
 
@@ -257,13 +260,20 @@ class _Run:
             view = stack.enter_context(BrokerView(stores)) if stores else None
             if view is not None:
                 view.require_log_dirs(is_tiered=layout.is_tiered)
-            for source in find_partitions(store, layout, is_chosen, view):
+            accounts = None if layout.is_tiered else CopyAccounts(store)
+            for source in find_partitions(store, layout, is_chosen, view, accounts):
                 self._stop.check()
                 one = planner.plan(source)
                 if isinstance(one, PlannedRestore):
                     planned.append(replace(one, warnings=(*one.warnings, *self._given_up(one, stores))))
                 else:
                     results.append(one)
+            if accounts is not None and not archive.partitions:
+                self._in_part += [
+                    f"{store.url}/{prefix}: archive copy could not read all of this log dir, so partitions may be "
+                    "missing. Remedy: copy it again"
+                    for prefix in accounts.log_dirs_in_part()
+                ]
         is_chosen.refuse_missing(store.url)
         found = {one.source.where.topic for one in planned} | {one.topic for one in results}
         for topic in sorted(options.topic_ids.keys() - found):

@@ -5,14 +5,15 @@ Where the metadata topic is known (`--metadata`), a broker's lineage decides; el
 
 from __future__ import annotations
 
+import hashlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from recovery.archive.copy.account import CopiedFolder, CopyAccounts
-from recovery.archive.copy.manifest import MANIFEST_KEY
+from recovery.archive.copy.manifest import MANIFEST_KEY, CopiedFile
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
@@ -24,6 +25,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
 from recovery.errors import error_text
 from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
@@ -53,13 +55,14 @@ _BY_NAMES_ALONE = (
 )
 _NOT_WHOLE = (
     "archive copy has not copied all of it. Remedy: start that again; if its source is gone, recover the copied log "
-    f"dir (recover --force --log-dirs), and move {MANIFEST_KEY} away: then what is there is taken as it is"
+    f"dir (recover --force --log-dirs), and move {MANIFEST_KEY} away while this one is restored (--partition): then "
+    "what is there is taken as it is"
 )
 _READABLE = "Remedy: see that this user can read it, and start again"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
 CHANGED_REMEDY = (
     "Remedy: copy it again; or, if the copy was recovered or changed on purpose, move "
-    f"{MANIFEST_KEY} away: then what is there is taken as it is"
+    f"{MANIFEST_KEY} away while this one is restored (--partition): then what is there is taken as it is"
 )
 _DERIVED_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 _TIME_ENTRY = struct.Struct(">qi")
@@ -103,6 +106,7 @@ class SourcePartition:
         topic_id: as the archive has it; empty if it does not say.
         epochs: leader epochs of the log.
         log_start_offset: None if not known: the log begins with its first segment.
+        end_offset: of its last record, None if not known.
         gaps: offsets that no segment has, a sentence each; a compacted log may have some.
         warnings: what the restored log will lack.
         reasons: why it cannot be restored; a sentence each.
@@ -114,6 +118,7 @@ class SourcePartition:
     segments: Sequence[SourceSegment] = ()
     epochs: Sequence[LeaderEpochEntry] = ()
     log_start_offset: int | None = None
+    end_offset: int | None = None
     gaps: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -136,58 +141,88 @@ class SourcePartition:
 
 
 def find_partitions(
-    store: Store, layout: Layout, is_chosen: PartitionChoice, broker: BrokerView | None
+    store: Store,
+    layout: Layout,
+    is_chosen: PartitionChoice,
+    broker: BrokerView | None,
+    accounts: CopyAccounts | None,
 ) -> Iterator[SourcePartition]:
-    """Yield the chosen partitions of an archive; those that are there twice, with the reason for each.
+    """Yield the chosen partitions of an archive, each once; what cannot be restored with the reasons.
+
+    Args:
+        accounts: what copies say of the folders; None for tiered storage.
 
     Raises:
+        UsageError: the manifest of a copy cannot be understood.
         OSError: the archive cannot be listed, or a folder in which there may be partitions.
     """
-    found = []
+    found: list[_Found] = []
+    seen = set()
     for walked in walk(store, layout, is_chosen=is_chosen):
         if isinstance(walked, UnlistedPrefix):
             unlisted = layout.partition_at(walked.prefix.rstrip("/"))
-            if unlisted is None:  # there may be partitions in it
-                raise OSError(f"{walked.prefix}: cannot be listed: {walked.error}. {_READABLE}")
             reason = f"{walked.prefix}: cannot be listed: {walked.error}. {_READABLE}"
+            if unlisted is None:  # there may be partitions in it
+                raise OSError(reason)
+            seen.add(walked.prefix)
             yield SourcePartition(where=unlisted, layout=layout, reasons=(reason,))
         if isinstance(walked, Walked):
-            found.append(walked)
-    accounts = None if layout.is_tiered else CopyAccounts(store)
-    current = [
-        (walked, None if accounts is None else accounts.folder(walked.partition.where.prefix))
-        for walked in found
-        if _is_current(walked.partition.where, layout)
-    ]
-    names: dict[tuple[str, int], list[str]] = {}
-    for is_gone in (False, True):  # what has gone from a log dir stands behind what is in another
-        for walked, copied in current:
             where = walked.partition.where
-            if (copied is not None and copied.is_gone) is is_gone and not (
-                is_gone and (where.topic, where.partition) in names
-            ):
-                names.setdefault((where.topic, where.partition), []).append(where.prefix)
-    for walked, copied in current:
-        where = walked.partition.where
-        twins = names[where.topic, where.partition]
-        if where.prefix not in twins:
-            continue
-        if len(twins) > 1:
-            if where.prefix == twins[0]:
-                reason = (
-                    f"the archive has it {len(twins)} times: {', '.join(twins)}. Remedy: name the folder of the log "
-                    "dir that is meant as the archive"
-                )
-                yield SourcePartition(where=where, layout=layout, reasons=(reason,))
-        elif copied is not None and not copied.is_whole:
-            yield SourcePartition(where=where, layout=layout, reasons=(_NOT_WHOLE,))
-        else:
-            yield _partition(store, layout, walked, broker, copied)
-    walked_prefixes = {one.partition.where.prefix for one in found}
-    for prefix in sorted(set(accounts.unfinished() if accounts else ()) - walked_prefixes):
-        absent = layout.partition_at(prefix.rstrip("/"))
-        if absent is not None and _is_current(absent, layout) and is_chosen(absent):
-            yield SourcePartition(where=absent, layout=layout, reasons=(_NOT_WHOLE,))
+            seen.add(where.prefix)
+            if _is_current(where, layout):
+                copied = None if accounts is None else accounts.folder(where.prefix)
+                found.append(_Found(where, walked, copied))
+    if accounts is not None:
+        absent = [(prefix, _NOT_WHOLE) for prefix in accounts.unfinished()]
+        absent += [
+            (prefix, f"it was copied, and is not there. {CHANGED_REMEDY}") for prefix in accounts.present()
+        ]
+        for prefix, reason in sorted(dict(reversed(absent)).items()):
+            folder = layout.partition_at(prefix.rstrip("/")) if prefix not in seen else None
+            if folder is not None and _is_current(folder, layout) and is_chosen(folder):
+                found.append(_Found(folder, None, accounts.folder(prefix), reason))
+    by_partition: dict[tuple[str, int], list[_Found]] = {}
+    for one in found:
+        by_partition.setdefault((one.where.topic, one.where.partition), []).append(one)
+    for twins in by_partition.values():
+        rank = min(one.rank for one in twins)
+        best = [one for one in twins if one.rank == rank]
+        yield _restorable(store, layout, best, broker)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A folder of a partition: one that is there, or one that is not and should be, for a reason."""
+
+    where: PartitionPrefix
+    walked: Walked | None
+    copied: CopiedFolder | None
+    reason: str = ""
+
+    @property
+    def rank(self) -> int:
+        """What there is now, before what was not copied whole, before what had gone from its log dir."""
+        if self.copied is None:
+            return 0
+        return 2 if self.copied.is_gone else int(not self.copied.is_whole or self.walked is None)
+
+
+def _restorable(
+    store: Store, layout: Layout, folders: Sequence[_Found], broker: BrokerView | None
+) -> SourcePartition:
+    """Return what is restored of a partition that is in *folders*; of more than one, nothing."""
+    one = folders[0]
+    if len(folders) > 1:
+        reason = (
+            f"the archive has it {len(folders)} times: {', '.join(folder.where.prefix for folder in folders)}. Remedy: "
+            "name the folder of the log dir that is meant as the archive"
+        )
+        return SourcePartition(where=one.where, layout=layout, reasons=(reason,))
+    if one.walked is None:
+        return SourcePartition(where=one.where, layout=layout, reasons=(one.reason,))
+    if one.copied is not None and not one.copied.is_whole:
+        return SourcePartition(where=one.where, layout=layout, reasons=(_NOT_WHOLE,))
+    return _partition(store, layout, one.walked, broker, one.copied)
 
 
 def _is_current(where: PartitionPrefix, layout: Layout) -> bool:
@@ -204,15 +239,15 @@ def _partition(
     where = walked.partition.where
     objects: Sequence[StoredObject] = ()
     if not layout.is_tiered:
-        gone = frozenset() if copied is None else copied.gone
-        objects = [one for one in store.list_level(where.prefix).objects if one.name not in gone]
-        if gone:
+        listed = list(store.list_level(where.prefix).objects)
+        objects = [one for one in listed if copied is None or not copied.files or one.name in copied.files]
+        if len(objects) < len(listed):
             table = ObjectTable.of_rows(
                 where.prefix, [(one.name, one.size_bytes, one.version) for one in objects]
             )
             walked = replace(walked, partition=layout.partition(where, table))
     remote = None if broker is None or not layout.is_tiered else broker.remote_log(where)
-    reasons = [] if copied is None else _unlike(copied, objects)
+    reasons = [] if copied is None else _unlike(store, copied, objects, walked)
     if broker is not None and layout.is_tiered:
         hiding = broker.hiding(where)
         if hiding is not None:
@@ -230,8 +265,10 @@ def _partition(
         reasons.append(f"segment {remote.cut_off[0].start_offset}: {remote.cut_off[1]}")
     gaps: list[str] = []
     warnings: list[str] = []
+    end = None
     if not reasons:
         ends = [_end_offset(store, layout, one) for one in segments]
+        end = ends[-1] if ends else None
         copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
         if layout.is_tiered:
             reasons += _gaps(segments, ends)
@@ -258,6 +295,7 @@ def _partition(
         segments=segments,
         epochs=epochs,
         log_start_offset=start,
+        end_offset=end,
         gaps=tuple(gaps),
         warnings=tuple(warnings),
         reasons=tuple(reasons),
@@ -339,31 +377,62 @@ def _overlaps(segments: Sequence[SourceSegment], ends: Sequence[int | None]) -> 
     ]
 
 
-def _unlike(copied: CopiedFolder, objects: Sequence[StoredObject]) -> list[str]:
-    """Return what is not as it was copied; indexes do not matter, they are made anew."""
-    sizes = {one.name: one.size_bytes for one in objects}
-    found = []
-    for name, one in copied.files.items():
-        if file_kind(name) in _DERIVED_KINDS:
-            continue
-        if name not in sizes:
-            found.append(f"{name} was copied, and is not there")
-        elif sizes[name] != one.size_bytes:
-            found.append(f"{name} has {sizes[name]:,} bytes, and {one.size_bytes:,} were copied")
+def _unlike(store: Store, copied: CopiedFolder, objects: Sequence[StoredObject], walked: Walked) -> list[str]:
+    """Return what is not as it was copied; indexes do not matter, they are made anew. Logs are read when fetched."""
+    expected = {name: one for name, one in copied.files.items() if file_kind(name) not in _DERIVED_KINDS}
+    found = list(_differences(store, expected, objects))
+    if (
+        walked.partition.where.prefix and not copied.is_gone
+    ):  # else what is beside it is not looked at, or not its own
+        expected = {name: one for name, one in copied.own_files.items() if name in OFFSET_CHECKPOINTS}
+        found += _differences(store, expected, walked.siblings)
     return [f"{'; '.join(found)}. {CHANGED_REMEDY}"] if found else []
+
+
+def _differences(
+    store: Store, expected: Mapping[str, CopiedFile], objects: Sequence[StoredObject]
+) -> Iterator[str]:
+    by_name = {one.name: one for one in objects}
+    for name, copied in expected.items():
+        if not _is_utf8(name):
+            continue  # a store lists it by another name, and no broker writes one
+        stored = by_name.get(name)
+        if stored is None:
+            yield f"{name} was copied, and is not there"
+        elif stored.size_bytes != copied.size_bytes:
+            yield f"{name} has {stored.size_bytes:,} bytes, and {copied.size_bytes:,} were copied"
+        elif file_kind(name) is not FileKind.LOG and stored.size_bytes <= MOST_SMALL_FILE_BYTES:
+            data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
+            if hashlib.sha256(data).hexdigest() != copied.sha256:
+                yield f"{name} has other bytes than were copied, by their SHA-256"
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _of_log_dir(walked: Walked, copied: CopiedFolder | None) -> list[str]:
     """Return what is not known without the files of the log dir that a log is from."""
     found = []
     if copied is not None and copied.is_gone:
-        found.append("it had gone from its log dir when that was copied last")
+        found.append(
+            "it had gone from its log dir when that was copied last, so records that were deleted "
+            "(kafka-delete-records) may come back"
+        )
+    if copied is not None and not copied.is_named:
+        found.append("the manifest of the copy does not name it, so what is missing of it does not show")
+    if copied is not None and not copied.is_log_dir_whole:
+        found.append("its log dir could not be read, or not all of it, when it was copied last")
     if not walked.partition.where.prefix:
         found.append(
             "the files of its log dir are not looked at, so records that were deleted (kafka-delete-records) may come "
             "back. Remedy: name the log dir as the archive, and the partition with --partition"
         )
-    elif copied is not None and copied.begins_unknown:
+    elif (
+        copied is not None
+        and not copied.is_log_dir_whole
+        and LOG_START_OFFSET_CHECKPOINT not in copied.own_files
+    ):
         found.append(
             f"{LOG_START_OFFSET_CHECKPOINT} is not in the copy, so records that were deleted (kafka-delete-records) "
             "may come back"

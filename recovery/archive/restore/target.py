@@ -25,6 +25,7 @@ from segfmt.filenames import (
     LOG_SUFFIX,
     META_PROPERTIES,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
     FolderState,
     PartitionFolder,
     read_folder_name,
@@ -214,6 +215,7 @@ def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned
             usable = status.f_frsize * status.f_bavail
         with suppress(OSError):
             logs = list(_logs(os.listdir(log_dir)))
+    error: OSError | str | None = None if offline is None else offline.error
     return TargetDir(
         log_dir=log_dir,
         directory_id=directory_id,
@@ -221,8 +223,21 @@ def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned
         log_count=len(logs),
         futures={(log.topic, log.partition): log.name for log in logs if log.state is FolderState.FUTURE},
         usable_bytes=usable,
-        error=None if offline is None else offline.error,
+        error=error or _malformed(log_dir),
     )
+
+
+def _malformed(log_dir: str) -> str | None:
+    """Return which checkpoint no line can be entered in, None if there is none."""
+    for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+        path = os.path.join(log_dir, name)
+        try:
+            read_offset_checkpoint(read_small(path))
+        except FormatError as error:
+            return f"{path}: {error}. Remedy: kafka-log-recovery recover --repair moves it away"
+        except OSError:
+            continue  # who needs it meets that again
+    return None
 
 
 def _log_starts(log_dir: str) -> Mapping[tuple[str, int], int]:

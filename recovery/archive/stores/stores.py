@@ -64,7 +64,7 @@ def open_store(url: str) -> OutputStore:
         )
     path = _local_path(url)
     scheme, colon, rest = url.partition(":/")
-    if path is not None and colon and scheme in (*_OBJECT_SCHEMES, "file"):
+    if path is not None and colon and not rest.startswith("/") and scheme in (*_OBJECT_SCHEMES, "file"):
         raise UsageError(f"{url}: is {scheme}://{rest} meant? A folder of that name is ./{url}")
     if path is not None:
         from recovery.archive.stores.local_store import LocalStore

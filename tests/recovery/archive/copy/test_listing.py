@@ -74,11 +74,12 @@ def test_what_is_no_file_is_left_out_with_a_word(place: Place) -> None:
     report = place.copy()
     assert report.warnings == [
         f"{place.folder}/circle: a link to a folder that it is in, and left out",
-        f"{place.folder}/nothing: a link to nothing, and left out",
         f"{place.folder}/pipe: not a file, and left out",
     ]
-    (failed,) = report.log_dirs[0].failed
-    assert (failed.file, failed.error) == (f"{place.folder}/itself", os.strerror(errno.ELOOP))
+    itself, nothing = report.log_dirs[0].failed
+    assert (itself.file, itself.error) == (f"{place.folder}/itself", os.strerror(errno.ELOOP))
+    assert nothing.file == f"{place.folder}/nothing"
+    assert nothing.error.startswith("a link to nothing. Remedy: see that what it leads to is mounted")
     assert list(place.copied()) == ["t-0/00000000000000000000.log"]
 
 

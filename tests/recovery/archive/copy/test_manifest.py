@@ -174,8 +174,10 @@ def test_what_is_no_manifest_is_refused(place: Place) -> None:
         copy(place.options())
 
 
-def test_what_was_sent_before_a_restart_that_was_interrupted_is_sent_again(place: Place) -> None:
-    """It was not to be trusted."""
+def test_what_was_sent_before_a_restart_that_was_interrupted_is_sent_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not to be trusted. What was not chosen stays as it is."""
     copy(place.options())
     whole = place.options()
     restarted = CopyOptions(output=whole.output, log_dirs=whole.log_dirs, topics=("t",), restart=True)
@@ -183,6 +185,11 @@ def test_what_was_sent_before_a_restart_that_was_interrupted_is_sent_again(place
     (place.log_dir / "u-0" / "file").write_bytes(b"x")
     copy(whole)
     assert len(place.named()) == 3
+    with monkeypatch.context() as patch:
+        patch.setattr("recovery.archive.copy.file_copy.FileCopier.copy", lambda _self, _job: None)
+        copy(restarted)
+    assert sorted(place.named()) == ["d1/u-0/file"]
+    assert copy(whole).log_dirs[0].files == 2
+    assert len(place.named()) == 3
     copy(restarted)
-    assert sorted(place.named()) == ["d1/meta.properties", f"d1/t-0/{place.log.name}"]
-    assert copy(whole).log_dirs[0].files == 1
+    assert len(place.named()) == 3

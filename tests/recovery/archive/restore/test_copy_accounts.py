@@ -198,7 +198,10 @@ def test_a_partition_that_is_gone_can_still_be_had(place: Place) -> None:
     assert place.copy() == 0
     one = place.restore()
     assert one.status == "restored"
-    assert "it had gone from its log dir when that was copied last" in one.warnings
+    (gone,) = (
+        text for text in one.warnings if text.startswith("it had gone from its log dir when that was copied")
+    )
+    assert gone.endswith("so records that were deleted (kafka-delete-records) may come back")
 
 
 def test_of_two_copies_that_is_taken_which_is_not_gone(place: Place) -> None:
@@ -254,3 +257,146 @@ def test_a_file_in_the_place_of_a_folder_is_one_refusal(place: Place) -> None:
     one = place.restore()
     assert one.status == "refused"
     assert one.reasons[0] == f"{place.log_dir / NAME}: not a folder. Remedy: move it out of the log dir"
+
+
+@pytest.mark.parametrize("restart", [(), ("plain",), ("transactions",)], ids=["no", "its topic", "another"])
+def test_what_no_run_has_named_is_left_out_as_well(place: Place, restart: tuple[str, ...]) -> None:
+    """A copy that was killed before it named them, or whose manifest was moved away, and a log that was cut since."""
+    assert place.copy() == 0
+    stale = cut_at_the_source(place)
+    (place.output / MANIFEST_KEY).unlink()
+    assert place.copy() == 0
+    log_dirs = tuple(map(str, place.sample.log_dirs))
+    if restart:
+        copy(CopyOptions(output=str(place.output), log_dirs=log_dirs, topics=restart, restart=True))
+    expected = {log.name: log.read_bytes() for log in (place.log_dir / NAME).glob("*.log")}
+    place.lose()
+    assert (place.folder / f"{stale:020}.log").exists()
+    assert place.restore().status == "restored"
+    assert {log.name: log.read_bytes() for log in (place.log_dir / NAME).glob("*.log")} == expected
+
+
+def test_a_restart_keeps_what_is_gone(place: Place) -> None:
+    assert place.copy() == 0
+    cut_at_the_source(place)
+    assert place.copy() == 0
+    log_dirs = tuple(map(str, place.sample.log_dirs))
+    assert copy(CopyOptions(output=str(place.output), log_dirs=log_dirs, restart=True)).exit_code == 0
+    expected = {log.name for log in (place.log_dir / NAME).glob("*.log")}
+    place.lose()
+    assert place.restore().status == "restored"
+    assert {log.name for log in (place.log_dir / NAME).glob("*.log")} == expected
+
+
+def test_a_link_to_nothing_is_not_gone(place: Place, tmp_path: Path) -> None:
+    """As a disk that is not mounted looks."""
+    log = min((place.log_dir / NAME).glob("*.log"))
+    log.rename(tmp_path / "elsewhere")
+    log.symlink_to(tmp_path / "elsewhere")
+    assert place.copy() == 0
+    (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
+    assert place.copy() == 4
+    place.lose()
+    one = place.restore()
+    assert (one.status, one.reasons[0].partition(".")[0]) == (
+        "refused",
+        "archive copy has not copied all of it",
+    )
+
+
+@pytest.mark.parametrize("lost", ["folder", "log dir"])
+def test_a_partition_that_is_missing_from_the_copy_is_missed(place: Place, lost: str) -> None:
+    assert place.copy() == 0
+    place.lose()
+    shutil.rmtree(place.folder if lost == "folder" else place.folder.parent)
+    one = place.restore()
+    assert one.status == "refused"
+    assert one.reasons[0].startswith("it was copied, and is not there. Remedy: copy it again")
+
+
+def test_a_log_dir_that_was_not_there_is_missed(place: Place) -> None:
+    away = place.log_dir.with_name("away")
+    place.log_dir.rename(away)
+    assert place.copy() == 4
+    away.rename(place.log_dir)
+    report = restore(
+        RestoreOptions(
+            archive=ArchiveOptions(url=str(place.output)),
+            broker=RecoverOptions(
+                config=place.sample.properties,
+                is_config_complete=True,
+                now_ms=place.sample.now_ms,
+                dry_run=True,
+            ),
+        )
+    )
+    assert report.exit_code == 4
+    assert report.to_text().startswith(
+        f"NOT WHOLE {place.output}/{place.log_dir.name}/: archive copy could not read"
+    )
+    log_dirs = tuple(map(str, place.sample.log_dirs))
+    assert copy(CopyOptions(output=str(place.output), log_dirs=log_dirs, topics=("plain",))).exit_code == 0
+    head = json.loads((place.output / MANIFEST_KEY).read_text().partition("\n")[0])
+    assert f"{place.log_dir.name}/" in head["unfinished"]
+    assert place.copy() == 0
+    assert json.loads((place.output / MANIFEST_KEY).read_text().partition("\n")[0])["unfinished"] == []
+
+
+@pytest.mark.parametrize("name", ["log-start-offset-checkpoint", f"{NAME}/leader-epoch-checkpoint"])
+def test_small_files_are_held_against_the_copy_as_well(place: Place, name: str) -> None:
+    assert place.copy() == 0
+    place.lose()
+    path = place.output / place.log_dir.name / name
+    data = path.read_bytes()
+    path.write_bytes(data[:-2] + b"9\n")
+    assert path.read_bytes() != data
+    one = place.restore()
+    assert one.status == "refused"
+    assert f"{path.name} has other bytes than were copied" in one.reasons[0]
+
+
+def test_a_log_start_above_the_archives_end_is_known_beforehand(place: Place) -> None:
+    assert place.copy() == 0
+    place.lose()
+    checkpoint = place.log_dir / "log-start-offset-checkpoint"
+    checkpoint.write_text("0\n1\nplain 1 500\n")
+    one = place.restore()
+    assert one.status == "refused"
+    assert "says that it begins at offset 500, and the archive ends at 106" in one.reasons[0]
+    checkpoint.write_text("0\n1\nplain 1 60\n")
+    one = place.restore()
+    assert (one.status, one.log_start_offset) == ("restored", 60)
+    assert any(text.startswith("offsets 0 to 59 are left out") for text in one.warnings)
+
+
+@pytest.mark.parametrize("data", [bytes(6), b"junk", b"0\n1\n"])
+def test_a_malformed_checkpoint_of_the_target_is_known_beforehand(place: Place, data: bytes) -> None:
+    assert place.copy() == 0
+    place.lose()
+    (place.log_dir / "log-start-offset-checkpoint").write_bytes(data)
+    one = place.restore()
+    assert one.status == "refused"
+
+
+def test_a_name_that_is_not_utf8_does_not_make_a_copy_unsound(place: Place) -> None:
+    (place.log_dir / NAME / "x\udcff").write_bytes(b"x")
+    assert place.copy() == 0
+    place.lose()
+    assert place.restore().status == "restored"
+
+
+def test_a_manifest_in_a_log_dir_is_not_copied(place: Place) -> None:
+    (place.log_dir / MANIFEST_KEY).write_text("junk")
+    assert place.copy() == 0
+    place.lose()
+    assert place.restore().status == "restored"
+
+
+def test_an_unfinished_folder_that_has_moved_on_gives_way(place: Place) -> None:
+    assert place.copy() == 0
+    mark_unfinished(place)
+    (other,) = (log_dir for log_dir in place.sample.log_dirs if log_dir != place.log_dir)
+    shutil.move(place.log_dir / NAME, other / NAME)
+    assert place.copy() == 0
+    place.lose()
+    assert place.restore().status == "restored"
