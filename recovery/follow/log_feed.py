@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
-from recovery.errors import UsageError
+from recovery.errors import UsageError, reason_text
 from recovery.read.file_system import open_file
 
 STANDARD_INPUT = "-"
@@ -203,7 +203,7 @@ class FileFeed:
         return True
 
     def _miss(self, error: OSError) -> None:
-        self.trouble = error.strerror or str(error)
+        self.trouble = reason_text(error)
         if self._missing_since_s is None:
             self._missing_since_s = time.monotonic()
 

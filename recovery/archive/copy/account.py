@@ -6,7 +6,7 @@ The word is that of the nearest manifest: in a folder above the partition's, in 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -77,27 +77,24 @@ class CopyAccounts:
 
     def unfinished(self) -> Iterator[str]:
         """Yield the prefixes in the archive of folders that are not whole, by the manifests that were read so far."""
-        for outer, document in self._documents.items():
-            if document is not None:
-                yield from (outer + folder for folder in document.unfinished)
-        if self._above is not None:
-            document, below = self._above
-            yield from (one.removeprefix(below) for one in document.unfinished if one.startswith(below))
+        return self._in_archive(lambda document: document.unfinished)
 
     def present(self) -> Iterator[str]:
         """Yield the prefixes in the archive of folders that should be there, by the manifests that were read so far."""
-        for outer, document in self._documents.items():
-            if document is not None:
-                yield from (outer + folder for folder in document.present_folders())
-        if self._above is not None:
-            document, below = self._above
-            yield from (
-                one.removeprefix(below) for one in document.present_folders() if one.startswith(below)
-            )
+        return self._in_archive(CopyDocument.present_folders)
 
     def log_dirs_in_part(self) -> Iterator[str]:
         """Yield the prefixes of log dirs that could not be listed, or not all of whose own files could be copied."""
         yield from sorted(one for one in self.unfinished() if self._is_log_dir(one))
+
+    def _in_archive(self, folders_of: Callable[[CopyDocument], Iterable[str]]) -> Iterator[str]:
+        """Yield the folders that manifests name, as prefixes in the archive."""
+        for outer, document in self._documents.items():
+            if document is not None:
+                yield from (outer + folder for folder in folders_of(document))
+        if self._above is not None:
+            document, below = self._above
+            yield from (one.removeprefix(below) for one in folders_of(document) if one.startswith(below))
 
     def _is_log_dir(self, prefix: str) -> bool:
         """Return whether an unfinished *prefix* is a log dir's, and not a partition's."""

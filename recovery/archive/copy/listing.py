@@ -133,10 +133,10 @@ class _Finder:
                 partition=partition,
                 figures=_figures_of(entry),
             )
-        elif not entry.is_symlink() and not _is_still_there(entry.path):
-            self._note(entry.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         elif entry.is_symlink():
             self._note(entry.path, FileNotFoundError(errno.ENOENT, f"a link to nothing. {_UNMOUNTED}"))
+        elif not _is_still_there(entry.path):
+            self._note(entry.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         else:
             self.found.warnings.append(f"{entry.path}: not a file, and left out")
 
