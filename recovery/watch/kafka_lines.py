@@ -92,11 +92,12 @@ def _loader(event: SegmentRecoveryStarted | CorruptionFound | SegmentsDeleted | 
 
 
 class KafkaLines:
-    """Turns events into lines. Keeps what Kafka's last line needs: the count of logs and the unclean dirs."""
+    """Turns events into lines. Keeps what the last line needs: the counts of logs and the unclean dirs."""
 
     def __init__(self) -> None:
         self._started_s = 0.0
         self._log_count = 0
+        self._left_count = 0
         self._command: Command = "recover"
         self._listed = _array_buffer
         self._unclean_log_dirs: list[str] = []
@@ -107,7 +108,7 @@ class KafkaLines:
             case RunStarted():
                 self._command = event.command
                 self._started_s = event.monotonic_s
-                self._log_count, self._unclean_log_dirs = 0, []
+                self._log_count, self._left_count, self._unclean_log_dirs = 0, 0, []
                 self._listed = _java_list if event.has_java_log_manager else _array_buffer
                 yield _run_started(event, self._listed)
             case LogDirStarted():
@@ -124,6 +125,7 @@ class KafkaLines:
             case IndexFileProblem():
                 yield _index_file_problem(event)
             case PartitionFinished():
+                self._left_count += event.status in ("refused", "failed")
                 yield _partition_finished(event)
             case PartitionChecked():
                 yield _partition_checked(event, self._command)
@@ -164,7 +166,11 @@ class KafkaLines:
             return Line(f"{what} ended early.", "error", fields)
         if self._command not in _OF_BROKERS:
             level: Level = "info" if event.exit_code == 0 else "warning"
-            return Line(f"{DONE[self._command]} {self._log_count} logs in {duration_ms}ms", level, fields)
+            left = self._left_count
+            logs = (
+                f"{self._log_count - left} of {self._log_count} logs" if left else f"{self._log_count} logs"
+            )
+            return Line(f"{DONE[self._command]} {logs} in {duration_ms}ms", level, fields)
         dirs = self._unclean_log_dirs
         unclean = f" (unclean log dirs = {self._listed(dirs)})" if dirs else ""
         return Line(f"Loaded {self._log_count} logs in {duration_ms}ms{unclean}", fields=fields)

@@ -374,6 +374,8 @@ def _folders(log_dirs: Sequence[str], known: Mapping[str, str], output: str) -> 
     Raises:
         UsageError: its own is that of another log dir, which is not copied now.
     """
+    given = {os.path.realpath(log_dir): log_dir for log_dir in log_dirs}
+    known = {folder: given.get(os.path.realpath(log_dir), log_dir) for folder, log_dir in known.items()}
     taken = {log_dir: folder for folder, log_dir in known.items()}
     for log_dir in log_dirs:
         name = base = os.path.basename(log_dir.rstrip("/")) or "log-dir"

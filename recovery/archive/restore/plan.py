@@ -375,6 +375,7 @@ def _unchanged(planned: PlannedRestore, existing: ExistingLog) -> RestoredPartit
         segments=len(existing.logs),
         size_bytes=sum(existing.logs.values()),
         log_end_offset=None if has_gone_on else expected.log_end_offset,
+        leader_epochs=None,  # an earlier run's business
         retained=None,
     )
 

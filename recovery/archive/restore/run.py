@@ -55,7 +55,13 @@ from recovery.read.file_system import is_read_only
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
-from recovery.write.move_in import finish_move_in, has_intent, intended_folders, remove_stage
+from recovery.write.move_in import (
+    finish_move_in,
+    folders_to_move,
+    has_intent,
+    intended_folders,
+    remove_stage,
+)
 from recovery.write.quarantine import Quarantine
 
 
@@ -216,6 +222,8 @@ class _Run:
         ]
         left = tuple(folder for folder in intended_folders(log_dir) if folder not in given_up)
         if self._options.broker.dry_run:
+            to_come = [folder for folder in folders_to_move(log_dir) if folder not in given_up]
+            self._target.count_in(log_dir, to_come)
             self._warnings.append(
                 f"{log_dir}: an interrupted restore would be finished first, which moves in {', '.join(left)}"
             )

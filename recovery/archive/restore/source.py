@@ -64,6 +64,10 @@ CHANGED_REMEDY = (
     "Remedy: copy it again; or, if the copy was recovered or changed on purpose, move "
     f"{MANIFEST_KEY} away while this one is restored (--partition): then what is there is taken as it is"
 )
+_WITHOUT_EPOCHS = (
+    f"Remedy: move {LEADER_EPOCH_CHECKPOINT} away, and {MANIFEST_KEY} if there is one, while this one is restored "
+    "(--partition): then its leader epochs are those of its batches"
+)
 _DERIVED_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 _TIME_ENTRY = struct.Struct(">qi")
 
@@ -286,7 +290,8 @@ def _partition(
         try:
             epochs = _epochs(store, layout, where, segments[-1].segment)
         except (OSError, FormatError) as error:
-            reasons.append(f"its leader epochs: {error_text(error)}")
+            remedy = _SOUND if layout.is_tiered else _WITHOUT_EPOCHS
+            reasons.append(f"its leader epochs: {error_text(error)}. {remedy}")
         start = _log_start(store, layout, walked, broker)
     return SourcePartition(
         where=where,

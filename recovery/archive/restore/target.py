@@ -17,6 +17,7 @@ from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
 from recovery.read.file_system import absolute, is_folder, is_there, read_small
+from recovery.write.move_in import staged_log_dir
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
@@ -108,6 +109,7 @@ class Target:
             for path in dirs.log_dirs
         ]
         self._added = dict.fromkeys(dirs.log_dirs, 0)
+        self._to_come: dict[str, str] = {}
         self._log_starts = [_log_starts(target.log_dir) for target in self.log_dirs if target.is_live]
 
     def topic_id(self, topic: str) -> UUID | None:
@@ -123,11 +125,17 @@ class Target:
         starts = [offsets[topic, partition] for offsets in self._log_starts if (topic, partition) in offsets]
         return max(starts, default=None)
 
+    def count_in(self, log_dir: str, folders: Iterable[str]) -> None:
+        """Take *folders* in the stage of *log_dir* for there already, in a dry run: a restore moves them in first."""
+        staged = staged_log_dir(log_dir)
+        self._to_come |= {os.path.join(log_dir, one): os.path.join(staged, one) for one in folders}
+
     def existing(self, folder: str) -> list[ExistingLog]:
         """Return what is there of a partition in any of the log dirs."""
         found = []
         for target in self.log_dirs:
             path = os.path.join(target.log_dir, folder)
+            path = self._to_come.get(path, path)
             if target.is_live and is_folder(path):
                 topic_id = None
                 with suppress(OSError, FormatError):

@@ -307,6 +307,21 @@ class TestLogLines:
         assert printed[0].endswith("INFO Copying logs in log dirs ArrayBuffer(/data/a)")
         assert printed[-1].endswith(last)
 
+    @pytest.mark.parametrize(
+        ("statuses", "last"),
+        [
+            (("recovered", "unchanged"), "INFO Restored 2 logs in 500ms exit_code=0"),
+            (("recovered", "failed"), "WARN Restored 1 of 2 logs in 500ms exit_code=4"),
+            (("refused", "failed"), "WARN Restored 0 of 2 logs in 500ms exit_code=4"),
+        ],
+    )
+    def test_a_restore_counts_what_it_has_restored(self, statuses, last):
+        stream = [run_started(command="archive restore", log_dirs=(A,)), dir_started()]
+        stream += [log_finished(status=status) for status in statuses]
+        exit_code = 4 if "failed" in statuses else 0
+        printed = self.printed(*stream, RunFinished(exit_code=exit_code, **at(0.5)))
+        assert printed[-1].endswith(last)
+
     def test_progress_comes_every_ten_seconds_of_work(self):
         stream = [
             run_started(log_dirs=(A,)),

@@ -338,3 +338,14 @@ def test_log_dirs_of_one_name_keep_their_folders(sample: Sample, output: Path, t
 def test_a_url_with_a_slash_too_few_is_no_folder(sample: Sample, url: str) -> None:
     with pytest.raises(UsageError, match=f"is {url.partition(':')[0]}://"):
         copy(CopyOptions(output=url, log_dirs=(str(sample.log_dirs[0]),)))
+
+
+def test_a_log_dir_that_is_named_through_a_link_is_the_same(sample: Sample, output: Path) -> None:
+    log_dir = sample.log_dirs[0]
+    copied(log_dir, output)
+    link = log_dir.parent / "link"
+    link.symlink_to(log_dir)
+    again = copied(link, output)
+    assert again.exit_code == 0
+    assert [one.folder for one in again.log_dirs] == [log_dir.name]
+    assert again.log_dirs[0].files == 0

@@ -400,3 +400,20 @@ def test_an_unfinished_folder_that_has_moved_on_gives_way(place: Place) -> None:
     assert place.copy() == 0
     place.lose()
     assert place.restore().status == "restored"
+
+
+def test_leader_epochs_that_cannot_be_read_are_made_of_the_batches(place: Place) -> None:
+    checkpoint = place.log_dir / NAME / "leader-epoch-checkpoint"
+    intact = checkpoint.read_bytes()
+    checkpoint.write_bytes(b"no checkpoint")
+    place.copy()
+    checkpoint.write_bytes(intact)
+    place.lose()
+    one = place.restore()
+    assert one.status == "refused"
+    assert one.reasons[0].startswith("its leader epochs: ")
+    assert "Remedy: move leader-epoch-checkpoint away, and " in one.reasons[0]
+    (place.folder / checkpoint.name).unlink()
+    (place.output / MANIFEST_KEY).unlink()
+    assert place.restore().status == "restored"
+    assert checkpoint.read_bytes() == intact

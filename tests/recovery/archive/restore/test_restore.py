@@ -103,6 +103,7 @@ def test_logs_are_the_archives_and_lines_are_in_the_checkpoints(archive: TieredA
     assert not any((log_dir / STAGE_FOLDER).exists() for log_dir in archive.log_dirs)
     again = restored(archive)
     assert {one.status for one in again.partitions} == {"unchanged"}
+    assert {one.leader_epochs for one in again.partitions} == {None}
 
 
 def test_undo_leaves_the_log_dirs_as_they_were(archive: TieredArchive) -> None:

@@ -227,6 +227,10 @@ def test_what_an_interrupted_run_had_fetched_is_named_by_the_run_that_moves_it_i
     dry = restore(replace(others, broker=replace(others.broker, dry_run=True)))
     (told,) = (text for text in dry.warnings if "would be finished first" in text)
     assert all(name in told for name in NAMES)
+    everything = restore(replace(options, broker=replace(options.broker, dry_run=True)))
+    foretold = {f"{one.topic}-{one.partition}": one.status for one in everything.partitions}
+    assert {foretold[name] for name in NAMES} == {"unchanged"}
+    assert all(one.needed_bytes == 0 for one in everything.log_dirs)
     report = restore(others)
     (second,) = (one for one in report.log_dirs if one.log_dir == str(bench.log_dir))
     assert second.finished is not None
