@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.cli import copy, restore, tiering
 from recovery.cli.arguments import (
+    add_progress_argument,
     add_setting_arguments,
+    add_verbosity_arguments,
     add_watching_arguments,
     observer_options,
     properties_of,
     topic_configs_of,
+    verbosity_of,
 )
 from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
@@ -50,7 +53,7 @@ exit codes:
   1  usage error, the archive cannot be listed, the output cannot be written, or Spark gave up
   2  damage was found
   4  some objects could not be read or compared; the others were checked
-  130, 143  interrupted; with --output the next run resumes
+  129, 130, 143  interrupted; with --output the next run resumes
 """
 _RECOVER_EPILOG = """\
 examples:
@@ -61,7 +64,7 @@ exit codes:
   1  usage error, the archive cannot be listed, the output cannot be written, or Spark gave up
   2  something is damaged that cannot be rebuilt from the logs
   4  some objects could not be read or compared
-  130, 143  interrupted; the next run with the same --output resumes
+  129, 130, 143  interrupted; the next run with the same --output resumes
 """
 
 
@@ -84,9 +87,11 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     _add_source_arguments(listing)
     listing.add_argument("--output", metavar="URL", help="keep a row for each segment here, as Parquet")
+    add_progress_argument(listing)
     listing.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
     )
+    add_verbosity_arguments(listing, "each note")
     listing.set_defaults(run=run_inventory)
     verifying = actions.add_parser(
         "verify",
@@ -197,6 +202,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help="append what Spark prints on this machine to FILE; -: to standard output and error (default: nowhere)",
     )
     add_watching_arguments(parser, served="progress")
+    add_verbosity_arguments(parser, "each note")
 
 
 def run_inventory(arguments: argparse.Namespace) -> int:
@@ -204,12 +210,17 @@ def run_inventory(arguments: argparse.Namespace) -> int:
     from recovery.archive.inventory.run import inventory
     from recovery.archive.options import ArchiveOptions
     from recovery.stop_request import StopRequest
+    from recovery.watch.tally import open_tally
 
     with watched_signals() as signals:
         stop = StopRequest()
         signals.forward_to(stop)
-        report = inventory(ArchiveOptions(**_source(arguments)), stop=stop)
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        with open_tally(arguments.progress, f"Listing {arguments.archive}", "segments") as tally:
+            report = inventory(ArchiveOptions(**_source(arguments)), stop=stop, tally=tally)
+        print_result(
+            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
+            signals,
+        )
     return report.exit_code
 
 
@@ -232,7 +243,10 @@ def _run(arguments: argparse.Namespace) -> int:
             if arguments.remote is not None:
                 atexit._clear()  # Spark's client would call its server, which may be the reason for the wait
             return error.signal_exit_code
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_result(
+            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
+            signals,
+        )
     return report.exit_code
 
 

@@ -83,12 +83,7 @@ def add_reading_arguments(settings: argparse._ArgumentGroup) -> None:
 def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> None:
     """Declare the options of `observer_options`, where *served* is what there is to be served, and `--format`."""
     watching = parser.add_argument_group("watching")
-    watching.add_argument(
-        "--progress",
-        choices=("auto", "bar", "log", "json", "none"),
-        default="auto",
-        help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
-    )
+    add_progress_argument(watching)
     watching.add_argument(
         "--metrics-port",
         metavar="P",
@@ -116,11 +111,24 @@ def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> N
     )
 
 
-def add_verbosity_arguments(parser: argparse.ArgumentParser, more: str) -> None:
-    """Declare `-q` and `-v`, which says *more*; `verbosity_of` reads them."""
+def add_progress_argument(parser: argparse._ActionsContainer) -> None:
+    """Declare `--progress`."""
+    parser.add_argument(
+        "--progress",
+        choices=("auto", "bar", "log", "json", "none"),
+        default="auto",
+        help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
+    )
+
+
+def add_verbosity_arguments(parser: argparse.ArgumentParser, more: str | None = None) -> None:
+    """Declare `-q`, and `-v` if there is *more* to say; `verbosity_of` reads them."""
     much = parser.add_argument_group("how much the report says as text").add_mutually_exclusive_group()
     much.add_argument("-q", "--quiet", action="store_true", help="problems alone; nothing if there are none")
-    much.add_argument("-v", "--verbose", action="count", default=0, help=more)
+    if more is None:
+        parser.set_defaults(verbose=0)
+    else:
+        much.add_argument("-v", "--verbose", action="count", default=0, help=more)
 
 
 def verbosity_of(arguments: argparse.Namespace) -> int:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
+    add_verbosity_arguments,
     add_watching_arguments,
     byte_rate,
     log_dirs_of,
     observer_options,
     properties_of,
     thread_count,
+    verbosity_of,
 )
 from recovery.cli.session import print_result, watched_signals
 
@@ -29,7 +31,7 @@ exit codes:
   1  usage error, or the output cannot be written
   3  a broker or a recovery is running on a log dir
   4  some files could not be read, or not whole; all others are copied
-  130, 143  interrupted; start again to resume
+  129, 130, 143  interrupted; start again to resume
 """
 
 
@@ -64,6 +66,7 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
         help="read at most this many bytes a second; k, M and G are powers of 1024",
     )
     add_watching_arguments(parser, served="progress")
+    add_verbosity_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -79,7 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments)
         with open_observers(observer_options(arguments), process=process) as observers:
             report = copy(options, observers=observers, stop=stop)
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_result(
+            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
+            signals,
+        )
     return report.exit_code
 
 

@@ -24,7 +24,7 @@ exit codes:
   0  done
   1  usage error
   4  a log dir, or a part of one, could not be read; the rest is estimated
-  130, 143  interrupted; nothing is printed
+  129, 130, 143  interrupted; nothing is printed
 """
 
 

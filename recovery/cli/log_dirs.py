@@ -20,7 +20,7 @@ exit codes:
   0  everything is described
   1  usage error, no such broker or topic, or no broker gave an answer
   4  a log dir is offline, or a broker gave no answer; the others are described
-  130, 143  interrupted
+  129, 130, 143  interrupted
 """
 
 

@@ -9,13 +9,21 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of
+from recovery.cli.arguments import (
+    add_log_dir_arguments,
+    add_progress_argument,
+    add_verbosity_arguments,
+    log_dirs_of,
+    properties_of,
+    verbosity_of,
+)
 from recovery.errors import UsageError, error_text
 from recovery.printable import printable
 
 if TYPE_CHECKING:
     from recovery.saved.report import LogDirListing, QuarantineListing
     from recovery.saved.runs import QuarantineRun
+    from recovery.watch.tally import Tally
 
 _LIST_EPILOG = """\
 examples:
@@ -63,6 +71,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     listing.add_argument(
         "--verify", action="store_true", help="read everything, and compare it with the manifest's SHA-256"
     )
+    add_verbosity_arguments(listing, "each log")
     listing.set_defaults(run=run_list)
     purging = actions.add_parser(
         "purge",
@@ -86,6 +95,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     purging.add_argument(
         "-n", "--dry-run", action="store_true", help="change nothing, list what would be removed"
     )
+    add_verbosity_arguments(purging, "each run")
     purging.set_defaults(run=run_purge)
 
 
@@ -94,6 +104,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--quarantine-dir", metavar="DIR", help="the folder that was given to recover, if any"
     )
+    add_progress_argument(parser)
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the result on standard output"
     )
@@ -102,9 +113,12 @@ def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run_list(arguments: argparse.Namespace) -> int:
     """Run `quarantine list` and return its exit code."""
     from recovery.cli.session import print_result
+    from recovery.watch.tally import open_tally
 
-    listing = _listing(arguments)
-    print_result(listing.to_json() if arguments.format == "json" else listing.to_text())
+    with open_tally(arguments.progress, "Reading what is in quarantine", "files") as tally:
+        listing = _listing(arguments, tally)
+    text = listing.to_json() if arguments.format == "json" else listing.to_text(verbosity_of(arguments))
+    print_result(text)
     return listing.exit_code
 
 
@@ -113,6 +127,7 @@ def run_purge(arguments: argparse.Namespace) -> int:
     from recovery.cli.session import print_result
     from recovery.saved.purge import purge
     from recovery.saved.report import PurgeReport
+    from recovery.watch.tally import open_tally
 
     latest_ms = _now_ms() - 1000 * (arguments.older_than or 0)
 
@@ -126,11 +141,13 @@ def run_purge(arguments: argparse.Namespace) -> int:
         _refuse_missing(log_dir, quarantine_dir)
     if arguments.all and not (arguments.yes or arguments.dry_run):
         _ask_for_all(log_dirs)
-    purged = purge(log_dirs, quarantine_dir, is_chosen, dry_run=arguments.dry_run)
+    with open_tally(arguments.progress, "Removing what is in quarantine", "files") as tally:
+        purged = purge(log_dirs, quarantine_dir, is_chosen, dry_run=arguments.dry_run, tally=tally)
     if arguments.run_name is not None and not any(log_dir_purge.runs for log_dir_purge in purged):
         raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
     report = PurgeReport(dry_run=arguments.dry_run, log_dirs=purged)
-    print_result(report.to_json() if arguments.format == "json" else report.to_text())
+    text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
+    print_result(text)
     return report.exit_code
 
 
@@ -150,19 +167,21 @@ def _ask_for_all(log_dirs: Sequence[str]) -> None:
         raise UsageError("nothing was removed. Remedy: answer y, or give --yes")
 
 
-def _listing(arguments: argparse.Namespace) -> QuarantineListing:
+def _listing(arguments: argparse.Namespace, tally: Tally) -> QuarantineListing:
     from recovery.saved.report import QuarantineListing
 
     log_dirs, quarantine_dir = _paths(arguments)
     return QuarantineListing(
         now_ms=_now_ms(),
         log_dirs=tuple(
-            _log_dir_listing(log_dir, quarantine_dir, is_verified=arguments.verify) for log_dir in log_dirs
+            _log_dir_listing(log_dir, quarantine_dir, tally if arguments.verify else None)
+            for log_dir in log_dirs
         ),
     )
 
 
-def _log_dir_listing(log_dir: str, quarantine_dir: str | None, *, is_verified: bool) -> LogDirListing:
+def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | None) -> LogDirListing:
+    """Return what lies in quarantine of *log_dir*; with a *tally* it is verified."""
     from recovery.logdir.quarantine_place import possible_roots
     from recovery.saved.purge import runs_of, unfinished
     from recovery.saved.report import ListedRun, LogDirListing
@@ -171,13 +190,16 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, *, is_verified: b
     roots = possible_roots(log_dir, quarantine_dir)
     try:
         _refuse_missing(log_dir, quarantine_dir)
+        runs = runs_of(log_dir, quarantine_dir)
+        if tally is not None:
+            tally.expect(sum(len(run.counted) for run in runs))
         return LogDirListing(
             log_dir=log_dir,
             places=roots,
             unfinished=tuple(unfinished(log_dir, quarantine_dir)),
             runs=tuple(
-                ListedRun(run=run, problems=tuple(check_run(run)) if is_verified else None)
-                for run in runs_of(log_dir, quarantine_dir)
+                ListedRun(run=run, problems=None if tally is None else tuple(check_run(run, tally)))
+                for run in runs
             ),
         )
     except OSError as error:  # one disk may be gone: what lies on the others is still listed

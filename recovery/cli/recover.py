@@ -41,7 +41,7 @@ exit codes:
   2  data was cut off (recover), or would be (--dry-run); what was cut is in quarantine
   3  a log dir is locked or unsafe to touch; nothing was changed
   4  some partitions or log dirs could not be recovered, the rest were
-  130, 143  interrupted; start again to resume
+  129, 130, 143  interrupted; start again to resume
 """
 
 

@@ -10,6 +10,7 @@ from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_setting_arguments,
     add_thread_argument,
+    add_verbosity_arguments,
     add_watching_arguments,
     byte_rate,
     log_dirs_of,
@@ -17,6 +18,7 @@ from recovery.cli.arguments import (
     observer_options,
     properties_of,
     topic_configs_of,
+    verbosity_of,
 )
 from recovery.cli.session import print_result, watched_signals
 from recovery.errors import UsageError
@@ -34,7 +36,7 @@ exit codes:
   1  usage or I/O error
   3  a log dir is locked or unsafe to touch; nothing was changed
   4  some partitions were refused, or failed; the others are restored
-  130, 143  interrupted; start again to resume
+  129, 130, 143  interrupted; start again to resume
 """
 
 
@@ -105,6 +107,7 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
         help="the clock of retention and of producers (default: now)",
     )
     add_watching_arguments(parser, served="progress")
+    add_verbosity_arguments(parser, "each partition")
     parser.set_defaults(run=run)
 
 
@@ -120,7 +123,10 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments)
         with open_observers(observer_options(arguments), process=process) as observers:
             report = restore(options, observers=observers, stop=stop)
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_result(
+            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
+            signals,
+        )
     return report.exit_code
 
 

@@ -7,7 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
-from recovery.cli.arguments import add_setting_arguments, milliseconds, properties_of, topic_configs_of
+from recovery.cli.arguments import (
+    add_progress_argument,
+    add_setting_arguments,
+    add_verbosity_arguments,
+    milliseconds,
+    properties_of,
+    topic_configs_of,
+    verbosity_of,
+)
 from recovery.cli.session import print_parts, print_result, watched_signals
 from recovery.errors import UsageError
 from recovery.printable import printable
@@ -24,7 +32,7 @@ exit codes:
   0  all figures are known, whatever they are
   1  usage error, or a log dir or the archive cannot be listed
   4  some figures cannot be known; a warning says why
-  130, 143  interrupted; nothing is printed
+  129, 130, 143  interrupted; nothing is printed
 """
 _RETENTION_EPILOG = """\
 examples:
@@ -35,7 +43,7 @@ exit codes:
   1  usage error, or a log dir cannot be listed
   2  a broker before 4.3.2 will delete data that is in retention when it starts
   4  what will be deleted of some partitions cannot be known; a warning says why
-  130, 143  interrupted; nothing is printed
+  129, 130, 143  interrupted; nothing is printed
 """
 
 
@@ -99,9 +107,11 @@ def _add_arguments(parser: argparse.ArgumentParser, *, formats: tuple[str, ...])
         type=milliseconds,
         help="judge retention as at this time, in ms since 1970 (default: now)",
     )
+    add_progress_argument(parser)
     parser.add_argument(
         "--format", choices=formats, default=formats[0], help="form of the report on standard output"
     )
+    add_verbosity_arguments(parser, "each partition")
 
 
 def run_metrics(arguments: argparse.Namespace) -> int:
@@ -109,12 +119,14 @@ def run_metrics(arguments: argparse.Namespace) -> int:
     from recovery.archive.tiering.prometheus import metrics_text
     from recovery.archive.tiering.run import measure_tiering
     from recovery.stop_request import StopRequest
+    from recovery.watch.tally import open_tally
     from recovery.watch.textfile import replace_textfile
 
     with watched_signals() as signals:
         stop = StopRequest()
         signals.forward_to(stop)
-        report = measure_tiering(_options(arguments), stop=stop)
+        with open_tally(arguments.progress, "Measuring", "partitions") as tally:
+            report = measure_tiering(_options(arguments), stop=stop, tally=tally)
         if arguments.metrics_textfile is not None:
             try:
                 replace_textfile(arguments.metrics_textfile, metrics_text(report))
@@ -128,7 +140,7 @@ def run_metrics(arguments: argparse.Namespace) -> int:
                 print(f"kafka-log-recovery: {printable(warning)}", file=sys.stderr)  # noqa: T201 - no place for it among the metrics
             text = metrics_text(report).decode().removesuffix("\n")
         else:
-            text = report.to_json() if arguments.format == "json" else report.to_text()
+            text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
         print_result(text, signals)
     return report.exit_code
 
@@ -137,12 +149,17 @@ def run_retention(arguments: argparse.Namespace) -> int:
     """Run `archive retention` and return its exit code."""
     from recovery.archive.tiering.run import foretell_retention
     from recovery.stop_request import StopRequest
+    from recovery.watch.tally import open_tally
 
     with watched_signals() as signals:
         stop = StopRequest()
         signals.forward_to(stop)
-        report = foretell_retention(_options(arguments), stop=stop)
-        print_parts(report.json_parts() if arguments.format == "json" else (report.to_text(),), signals)
+        with open_tally(arguments.progress, "Measuring", "partitions") as tally:
+            report = foretell_retention(_options(arguments), stop=stop, tally=tally)
+        print_parts(
+            report.json_parts() if arguments.format == "json" else (report.to_text(verbosity_of(arguments)),),
+            signals,
+        )
     return report.exit_code
 
 

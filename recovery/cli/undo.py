@@ -8,7 +8,14 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of
+from recovery.cli.arguments import (
+    add_log_dir_arguments,
+    add_progress_argument,
+    add_verbosity_arguments,
+    log_dirs_of,
+    properties_of,
+    verbosity_of,
+)
 from recovery.cli.session import print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
@@ -25,7 +32,7 @@ exit codes:
   1  usage or I/O error; after an I/O error start again to resume, unless only the report could not be written:
      then the undo is done, and the next one takes back the run before
   3  a log dir is locked, or has changed since its recovery; nothing was changed
-  130, 143  interrupted; start again to resume
+  129, 130, 143  interrupted; start again to resume
 """
 
 
@@ -50,8 +57,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="the run to take back (default: the newest of each log dir)",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what would be done")
-    parser.add_argument("-v", "--verbose", action="store_true", help="list each action in the text, too")
+    add_progress_argument(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the result")
+    add_verbosity_arguments(parser, "each action")
     parser.set_defaults(run=run)
 
 
@@ -62,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
             from recovery.logdir.dirs import find_broker_dirs
             from recovery.saved.undo import undo
             from recovery.stop_request import StopRequest
+            from recovery.watch.tally import open_tally
 
             stop = StopRequest()
             signals.forward_to(stop)
@@ -70,14 +79,16 @@ def run(arguments: argparse.Namespace) -> int:
                 properties_of(arguments).values,
                 quarantine_dir=arguments.quarantine_dir,
             )
-            undone = undo(
-                dirs.log_dirs,
-                locked_dirs=dirs.locked_dirs,
-                quarantine_dir=dirs.quarantine_dir,
-                run=arguments.run_name,
-                dry_run=arguments.dry_run,
-                check_stop=stop.check,
-            )
+            with open_tally(arguments.progress, "Taking back", "changes") as tally:
+                undone = undo(
+                    dirs.log_dirs,
+                    locked_dirs=dirs.locked_dirs,
+                    quarantine_dir=dirs.quarantine_dir,
+                    run=arguments.run_name,
+                    dry_run=arguments.dry_run,
+                    check_stop=stop.check,
+                    tally=tally,
+                )
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
@@ -88,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
                 undone,
                 quarantine_dir=dirs.quarantine_dir,
                 dry_run=arguments.dry_run,
-                with_actions=arguments.verbose,
+                verbosity=verbosity_of(arguments),
             )
         )
         print_result("\n".join(lines), signals)
@@ -119,7 +130,7 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
 
 
 def _lines(
-    undone: Iterable[LogDirUndo], *, quarantine_dir: str | None, dry_run: bool, with_actions: bool
+    undone: Iterable[LogDirUndo], *, quarantine_dir: str | None, dry_run: bool, verbosity: int
 ) -> Iterable[str]:
     from recovery.plan.actions import action_words
     from recovery.printable import printable
@@ -136,6 +147,8 @@ def _lines(
                 f"{undoing.log_dir}: left as it is: this undo resumed one that was interrupted elsewhere"
             )
             continue
+        if verbosity < 0:
+            continue
         if undoing.run is None:
             yield printable(f"{undoing.log_dir}: nothing to take back (looked {looked})")
             continue
@@ -143,7 +156,7 @@ def _lines(
             f"{undoing.log_dir}: run {undoing.run}, {count_text(len(undoing.partitions), 'partition')}, "
             f"{exact_bytes_text(undoing.restored_bytes)} {'to be restored' if dry_run else 'restored'}"
         )
-        if with_actions:
+        if verbosity > 0:
             yield from (
                 printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions
             )

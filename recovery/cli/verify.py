@@ -38,7 +38,7 @@ exit codes:
   1  usage error, or no log dir could be listed
   2  damage was found
   4  some files could not be read; the others were checked
-  130, 143  interrupted; the report covers what was checked
+  129, 130, 143  interrupted; the report covers what was checked
 """
 
 

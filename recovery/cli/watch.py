@@ -26,7 +26,7 @@ exit codes:
   0  the recovery is over, or the broker needed none
   1  usage error; there is no such source, or nothing about a load of logs in it
   4  the broker, or the source, ended before the recovery was over
-  130, 143  interrupted
+  129, 130, 143  interrupted
 """
 
 

@@ -36,6 +36,7 @@ from recovery.saved.runs import (
     walk_files,
     walk_folders,
 )
+from recovery.watch.tally import Tally
 from recovery.write.journal import Journal
 from recovery.write.quarantine import MANIFEST
 from recovery.write.undo_notice import UNDO_NOTICE, entered_undo
@@ -99,12 +100,14 @@ def purge(
     choose: Callable[[QuarantineRun], bool],
     *,
     dry_run: bool = False,
+    tally: Tally | None = None,
 ) -> tuple[LogDirPurge, ...]:
     """Remove the runs that *choose* accepts from the quarantine of each log dir.
 
     Args:
         log_dirs: absolute paths; one that is gone may still have its quarantine.
         dry_run: change nothing, report what would be removed.
+        tally: counts the files.
 
     Raises:
         LogDirLockedError: a recovery, an undo or another purge is at work; nothing was changed.
@@ -112,6 +115,7 @@ def purge(
         OSError: quarantine cannot be read.
     """
     log_dirs = tuple(log_dirs)
+    tally = tally or Tally()
     with WorkLocks(path for path in log_dirs if is_folder(path)):
         for log_dir in log_dirs:
             _refuse_unfinished(log_dir, quarantine_dir)
@@ -119,14 +123,17 @@ def purge(
         chosen = {
             log_dir: [run for run in runs_of(log_dir, quarantine_dir) if choose(run)] for log_dir in log_dirs
         }
+        tally.expect(sum(len(run.files) for runs in chosen.values() for run in runs))
         return tuple(
-            LogDirPurge(log_dir=log_dir, runs=tuple(_purged(log_dir, runs, releases, dry_run=dry_run)))
+            LogDirPurge(
+                log_dir=log_dir, runs=tuple(_purged(log_dir, runs, releases, dry_run=dry_run, tally=tally))
+            )
             for log_dir, runs in chosen.items()
         )
 
 
 def _purged(
-    log_dir: str, runs: Iterable[QuarantineRun], releases: Releases, *, dry_run: bool
+    log_dir: str, runs: Iterable[QuarantineRun], releases: Releases, *, dry_run: bool, tally: Tally
 ) -> Iterator[PurgedRun]:
     """Purge *runs* and yield what becomes of each; one with cuts that no report has mentioned stays."""
     entries = CutLedger(log_dir).entries()
@@ -139,7 +146,7 @@ def _purged(
             )
             yield PurgedRun(run=run, file_count=0, freed_bytes=0, problem=problem)
         else:
-            yield _purge_run(run, releases, dry_run)
+            yield _purge_run(run, releases, dry_run, tally)
 
 
 def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
@@ -197,7 +204,7 @@ def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
     return False
 
 
-def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedRun:
+def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool, tally: Tally) -> PurgedRun:
     foreign = foreign_files(run)
     if foreign:
         and_more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
@@ -215,7 +222,7 @@ def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedR
         removed.extend(run.files)
     else:
         try:
-            _remove(run, {file.path: file for file in run.files}, removed)
+            _remove(run, {file.path: file for file in run.files}, removed, on_removed=tally.add)
         except OSError as error:
             problem = error_text(error)
     freed_bytes = sum(releases.release(file) for file in removed)
@@ -239,6 +246,7 @@ def _remove(
     listed: Mapping[str, FoundFile],
     removed: list[FoundFile],
     kept: Collection[str] = (),
+    on_removed: Callable[[], None] = lambda: None,
 ) -> None:
     """Remove the *listed* files of *run*, and folders left empty, except for *kept*; append each file to *removed*."""
     with opened_folder(run.root) as root:
@@ -247,6 +255,7 @@ def _remove(
             if is_same and file.path != MANIFEST:
                 os.unlink(os.path.basename(file.path), dir_fd=folder)
                 removed.append(listed[file.path])
+                on_removed()
         for path, folder, entries in walk_folders(root, run.name):
             for name, entry_stat in entries.items():
                 is_kept = os.path.join(path, name).removeprefix(f"{run.name}/") in kept
@@ -260,6 +269,7 @@ def _remove(
             if path == run.name and MANIFEST in listed:
                 os.unlink(MANIFEST, dir_fd=folder)
                 removed.append(listed[MANIFEST])
+                on_removed()
         _remove_empty(run.name, root)
         with naming(run.root):
             os.fsync(root)

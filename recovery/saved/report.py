@@ -106,8 +106,12 @@ class QuarantineListing:
             "problems": None if listed.problems is None else list(listed.problems),
         }
 
-    def to_text(self) -> str:
-        """Return the listing for people."""
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the listing for people.
+
+        Args:
+            verbosity: -1: what cannot be listed, is unfinished or damaged alone; 1: each log.
+        """
         lines = []
         for log_dir in self.log_dirs:
             if log_dir.error is not None:
@@ -115,13 +119,19 @@ class QuarantineListing:
                     f"{log_dir.log_dir}: cannot be looked at: {log_dir.error.removeprefix(f'{log_dir.log_dir}: ')}"
                 )
                 continue
+            unfinished = [f"a run is at work or was interrupted: {path}" for path in log_dir.unfinished]
+            if verbosity < 0:
+                lines += unfinished
+                for listed in log_dir.runs:
+                    lines += [f"{listed.run.path}: {problem}" for problem in _damages(listed)]
+                continue
             lines.append(log_dir.log_dir + ("" if log_dir.runs else ": nothing in quarantine"))
-            lines += [f"  a run is at work or was interrupted: {path}" for path in log_dir.unfinished]
+            lines += [f"  {text}" for text in unfinished]
             for listed in log_dir.runs:
-                lines += self._run_lines(listed)
+                lines += self._run_lines(listed, most=None if verbosity > 0 else _MOST_LOGS)
         return _text(lines)
 
-    def _run_lines(self, listed: ListedRun) -> list[str]:
+    def _run_lines(self, listed: ListedRun, *, most: int | None) -> list[str]:
         run, logs = listed.run, listed.run.logs
         cut = f"{bytes_text(sum(log.size_bytes for log in logs))} of {_count(len(logs), 'log')}"
         lines = [
@@ -132,14 +142,14 @@ class QuarantineListing:
         ]
         lines += [
             f"    {log.partition}: {bytes_text(log.size_bytes)}, {_offsets(log)}{'; '.join(log.reasons)}"
-            for log in logs[:_MOST_LOGS]
+            for log in logs[:most]
         ]
-        if len(logs) > _MOST_LOGS:
-            lines.append(f"    and {_count(len(logs) - _MOST_LOGS, 'log')} more")
+        if most is not None and len(logs) > most:
+            lines.append(f"    and {_count(len(logs) - most, 'log')} more (-v lists them)")
         lines += _other_lines(run)
         if listed.problems == ():
             lines.append("    verified: everything is there")
-        return lines + [f"    damaged: {problem}" for problem in listed.problems or ()]
+        return lines + [f"    {problem}" for problem in _damages(listed)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,20 +196,36 @@ class PurgeReport:
             }
         )
 
-    def to_text(self) -> str:
-        """Return the report for people."""
-        lines = [self._run_line(purged) for log_dir in self.log_dirs for purged in log_dir.runs] or [
-            "nothing to purge"
-        ]
-        verb = "would be freed" if self.dry_run else "freed"
-        return _text([*lines, f"{bytes_text(self.freed_bytes)} {verb}"])
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for people, problems first.
 
-    def _run_line(self, purged: PurgedRun) -> str:
-        if purged.problem is not None:
-            return f"left    {purged.run.path}: {purged.problem}"
-        word = "would purge" if self.dry_run else "purged "
-        files = _count(purged.file_count, "file")
-        return f"{word} {purged.run.path}: {files}, {bytes_text(purged.freed_bytes)}"
+        Args:
+            verbosity: -1: problems alone; 1: each run.
+        """
+        left = [one for log_dir in self.log_dirs for one in log_dir.runs if one.problem is not None]
+        lines = [f"LEFT {one.run.path}: {one.problem}" for one in left]
+        if verbosity < 0:
+            return _text(lines)
+        for log_dir in self.log_dirs:
+            gone = [one for one in log_dir.runs if one.problem is None]
+            if verbosity > 0:
+                lines += [f"{one.run.path}: {self._amount([one])}" for one in gone]
+            if gone:
+                lines.append(f"{log_dir.log_dir}: {_count(len(gone), 'run')}, {self._amount(gone)}")
+        if not any(log_dir.runs for log_dir in self.log_dirs):
+            lines.append("nothing to purge")
+        if self.dry_run:
+            lines.append("Nothing was removed (dry run).")
+        return _text(lines)
+
+    def _amount(self, purged: list[PurgedRun]) -> str:
+        word = "to be purged" if self.dry_run else "purged"
+        files = _count(sum(one.file_count for one in purged), "file")
+        return f"{files} {word}, {bytes_text(sum(one.freed_bytes for one in purged))} freed"
+
+
+def _damages(listed: ListedRun) -> list[str]:
+    return [f"damaged: {problem}" for problem in listed.problems or ()]
 
 
 def _run_json(run: QuarantineRun) -> dict[str, Any]:

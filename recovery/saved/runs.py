@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from recovery.logdir.quarantine_place import run_order, started_ms_of
 from recovery.plan.manifest import MOST_DEPTH, Manifest, StoredEntry, StoredLog, is_segment, read_manifest
 from recovery.read.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
+from recovery.watch.tally import Tally
 from recovery.write.digest import content_problem
 from recovery.write.moved_contents import differences
 from recovery.write.quarantine import MANIFEST, lines_of
@@ -139,16 +140,21 @@ def run_names(root: str, *, with_manifest: bool = True) -> list[str]:
     return sorted((name for name in runs if started_ms_of(name) is not None), key=run_order)
 
 
-def check_run(run: QuarantineRun) -> list[str]:
+def check_run(run: QuarantineRun, tally: Tally | None = None) -> list[str]:
     """Return what is missing or not as the manifest says, as text; reads every byte of the run.
+
+    Args:
+        tally: counts the files.
 
     Raises:
         OSError: a read failed.
     """
+    tally = tally or Tally()
     problems = list(run.manifest.problems)
     with opened_folder(run.root) as root, opened_folder(run.name, at=root) as folder:
         for entry in run.counted:
             problems += _problems_of(run, folder, entry)
+            tally.add()
     problems += [
         f"{path}: a part of a log that no line of the manifest names" for path in unnamed_segments(run)
     ]

@@ -34,6 +34,7 @@ from recovery.saved.runs import run_names
 from recovery.saved.saved_files import SavedFiles
 from recovery.saved.unnamed_files import refuse_unnamed, remedy_by_hand
 from recovery.version import VERSION
+from recovery.watch.tally import Tally
 from recovery.write.apply import publish, stage
 from recovery.write.durable import remove_empty_folder, rename_anywhere, sync, sync_below
 from recovery.write.journal import Journal
@@ -85,6 +86,7 @@ def undo(
     run: str | None = None,
     dry_run: bool = False,
     check_stop: Callable[[], None] = lambda: None,
+    tally: Tally | None = None,
 ) -> tuple[LogDirUndo, ...]:
     """Take recoveries of each log dir back, run by run, the newest first.
 
@@ -96,6 +98,7 @@ def undo(
             as a hand-off or the removal of pending deletions, is taken back first.
         dry_run: change nothing, report what would be done.
         check_stop: raises if the run is to end; the next `undo` resumes.
+        tally: counts the changes that are taken back.
 
     Returns:
         One for each run, in the order in which they are taken back; one without a run for a log dir that has none, or
@@ -107,6 +110,7 @@ def undo(
         OSError: an I/O error; the next `undo` resumes.
     """
     log_dirs = tuple(log_dirs)
+    tally = tally or Tally()
     with (
         LogDirLocks(dict.fromkeys((*log_dirs, *locked_dirs)), dry_run=dry_run) as locks,
         held_file_systems(() if dry_run else places_of(log_dirs, quarantine_dir)),
@@ -123,11 +127,13 @@ def undo(
                     refuse_unnamed(log_dir, os.path.join(root, name), state)
         if not dry_run:
             _enter(undone)
+            tally.expect(sum(undoing.change_count for runs in undone.values() for undoing in runs))
         results: list[LogDirUndo] = []
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
             results += [
-                undoing.report(state) if dry_run else undoing.do(check_stop, runs[-1].run) for undoing in runs
+                undoing.report(state) if dry_run else undoing.do(check_stop, runs[-1].run, tally)
+                for undoing in runs
             ]
             results += [] if runs else [LogDirUndo(log_dir=log_dir)]
             for root in () if dry_run else quarantine_roots(log_dir, quarantine_dir):
@@ -269,6 +275,11 @@ class _RunUndoing:
         )
 
     @property
+    def change_count(self) -> int:
+        """How many changes there are to take back."""
+        return len(self._changes) + len(self._moves)
+
+    @property
     def changes_partitions(self) -> bool:
         """Whether the run did more than hand a log dir over and remove pending deletions."""
         return bool(self._moves) or any(
@@ -363,11 +374,12 @@ class _RunUndoing:
         files.pop(CLEAN_SHUTDOWN_FILE, None)
         return plan_undo(without_marker(change), files)
 
-    def do(self, check_stop: Callable[[], None], last_run: str) -> LogDirUndo:
+    def do(self, check_stop: Callable[[], None], last_run: str, tally: Tally) -> LogDirUndo:
         """Take the run back.
 
         Args:
             last_run: name of the last one that is taken back.
+            tally: counts its changes.
 
         Raises:
             OSError: the next `undo` resumes.
@@ -378,7 +390,7 @@ class _RunUndoing:
             self._journal.note("begun", {})
         try:
             if _RESTORED_NOTE not in self._journal.notes:
-                self._restore(self._journal, check_stop)
+                self._restore(self._journal, check_stop, tally)
             if self.run == last_run:
                 remove_undo(self._log_dir)
             self._marker.put_back()
@@ -394,18 +406,20 @@ class _RunUndoing:
         remove_empty_folder(self.root)  # unless another run is there
         return self._result()
 
-    def _restore(self, journal: Journal, check_stop: Callable[[], None]) -> None:
+    def _restore(self, journal: Journal, check_stop: Callable[[], None], tally: Tally) -> None:
         """Put everything back but the marker, durably, and note it: quarantine is not needed again."""
         self._marker.set_aside()
         for number, change in reversed(list(enumerate(self._changes))):
             check_stop()
             self._take_back(journal, f"{number}", change)
+            tally.add()
         # What is moved back may have the name of a file that the recovery had made: from here on, none is removed.
         if self._moves and _TAKEN_BACK_NOTE not in journal.notes:
             sync_below(self._log_dir)
             journal.note(_TAKEN_BACK_NOTE, {})
         for move in reversed(self._moves):
             self._move_back(move)
+            tally.add()
         sync_below(self._log_dir)
         journal.note(_RESTORED_NOTE, {})
 

@@ -139,7 +139,7 @@ def _served(
 
 def _open_printer(progress: str, stream: TextIO, gauges: Gauges, stack: ExitStack) -> _Printer | None:
     if progress == "auto":
-        progress = "bar" if _can_draw(stream) else "log"
+        progress = "bar" if can_draw(stream) else "log"
     if progress == "bar":
         from recovery.watch.terminal import Terminal
 
@@ -157,7 +157,8 @@ def _open_printer(progress: str, stream: TextIO, gauges: Gauges, stack: ExitStac
     return None
 
 
-def _can_draw(stream: TextIO) -> bool:
+def can_draw(stream: TextIO) -> bool:
+    """Return whether *stream* is a terminal that can rewrite what it shows."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
 
 

@@ -15,7 +15,7 @@ from recovery.archive.layouts.walk import UnlistedPrefix
 from recovery.check.finding import Finding
 from recovery.printable import printable
 from recovery.problem import Note
-from recovery.quantity import bytes_text
+from recovery.quantity import bytes_text, count_text
 
 _MOST_NOTED_LINES = 20
 
@@ -105,8 +105,12 @@ class ArchiveReport:
         }
         return json.dumps(fields, indent=2, ensure_ascii=False)
 
-    def to_text(self) -> str:
-        """Return the report for a person."""
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for a person, problems first.
+
+        Args:
+            verbosity: -1: problems alone; 1: each note.
+        """
         if self.signal_number:
             notes = [f"note: {printable(note.text)}" for note in self.notes]
             return "\n".join([self._interrupted_line(), *notes, *self._unended_lines()])
@@ -124,25 +128,29 @@ class ArchiveReport:
             where = (
                 f"; all of them are in {self.output}/verdicts" if self.output else "; --output keeps them all"
             )
-            lines.append(f"... and {self.left_out} more objects{where}")
-        reused = f", {self.known_segments} of them known from an earlier run" if self.known_segments else ""
+            lines.append(f"... and {self.left_out:,} more objects{where}")
+        if verbosity < 0:
+            return "\n".join(lines)
+        reused = f", {self.known_segments:,} of them known from an earlier run" if self.known_segments else ""
         lines.append(
-            f"{printable(self.url)} ({self.layout}): {tally.partitions} partitions, {tally.segments} segments{reused}, "
-            f"{tally.batches} batches, {bytes_text(tally.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
+            f"{printable(self.url)} ({self.layout}): {count_text(tally.partitions, 'partition')}, "
+            f"{count_text(tally.segments, 'segment')}{reused}, {count_text(tally.batches, 'batch', 'batches')}, "
+            f"{bytes_text(tally.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
         )
-        rebuilt = f", {tally.rebuilt} rebuilt" if self.command == "recover" else ""
+        rebuilt = f", {tally.rebuilt:,} rebuilt" if self.command == "recover" else ""
         kind = "logs (nothing else was checked)" if self.is_logs_only else "objects"
         lines.append(
-            f"{tally.objects} {kind}: {tally.valid} sound, {tally.damaged} damaged, "
-            f"{tally.unchecked} not checked{rebuilt}"
+            f"{tally.objects:,} {kind}: {tally.valid:,} sound, {tally.damaged:,} damaged, "
+            f"{tally.unchecked:,} not checked{rebuilt}"
         )
         if tally.rules:
             lines.append(f"by rule: {_counts_text(tally.rules)}")
         if tally.notes:
             lines.append(f"notes: {_counts_text(tally.notes)}")
-        lines += [line for row in self.noted[:_MOST_NOTED_LINES] for line in lines_of(row)]
-        if len(self.noted) > _MOST_NOTED_LINES:
-            lines.append("... and more (--format json has them, and --output keeps them all)")
+        shown = self.noted if verbosity > 0 else self.noted[:_MOST_NOTED_LINES]
+        lines += [line for row in shown for line in lines_of(row)]
+        if len(self.noted) > len(shown):
+            lines.append("... and more (-v lists them, and --output keeps them all)")
         lines += [f"note: {printable(note.text)}" for note in self.notes]
         lines += self._unended_lines()
         if self.quarantine is not None and tally.rebuilt:
@@ -174,4 +182,4 @@ def _camel_cased(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{rule} {count}" for rule, count in sorted(counts.items()))
+    return ", ".join(f"{rule} {count:,}" for rule, count in sorted(counts.items()))

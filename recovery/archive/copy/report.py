@@ -179,8 +179,12 @@ class CopyReport:
         }
         return json.dumps(document, indent=2)
 
-    def to_text(self) -> str:
-        """Return the report as text, problems first."""
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report as text, problems first.
+
+        Args:
+            verbosity: -1: problems alone.
+        """
         lines = []
         if self.error is not None:
             remedy = "make room there" if self.error.errno in _FULL_ERRNOS else "see to the output"
@@ -192,5 +196,6 @@ class CopyReport:
             lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
         lines += [failed.to_text() for one in self.log_dirs for failed in one.sorted_failures()]
         lines += [f"warning: {text}" for text in self.warnings]
-        lines += [one.to_text(self.output, is_durable=self.error is None) for one in self.log_dirs]
+        if verbosity >= 0:
+            lines += [one.to_text(self.output, is_durable=self.error is None) for one in self.log_dirs]
         return "\n".join(map(printable, lines))

@@ -12,7 +12,7 @@ from recovery.archive.layouts.walk import UnlistedPrefix
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.check.finding import Finding
 from recovery.printable import printable
-from recovery.quantity import bytes_text
+from recovery.quantity import bytes_text, count_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,8 +140,12 @@ class InventoryReport:
         }
         return json.dumps(fields, indent=2, ensure_ascii=False)
 
-    def to_text(self) -> str:
-        """Return the report for a person."""
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for a person, problems first.
+
+        Args:
+            verbosity: -1: problems alone; 1: each note.
+        """
         labels = {"damage": "WRONG", "unchecked": "NOT CHECKED", "note": "note"}
         notes = [
             prefix_and_finding
@@ -152,26 +156,33 @@ class InventoryReport:
             prefix_and_finding
             for prefix_and_finding in self.findings
             if prefix_and_finding[1].severity != "note"
-        ] + notes[:_MOST_NOTES]
+        ]
+        if verbosity >= 0:
+            shown += notes if verbosity > 0 else notes[:_MOST_NOTES]
         lines = [
             f"{labels[finding.severity]} {printable(prefix + finding.file)}: {finding.rule}: "
             f"{printable(finding.detail)}."
             + (f" Remedy: {finding.remedy}." if finding.severity == "damage" else "")
             for prefix, finding in shown
         ]
-        if len(notes) > _MOST_NOTES:
-            lines.append(f"... and {len(notes) - _MOST_NOTES} more notes (--format json has them)")
+        if verbosity == 0 and len(notes) > _MOST_NOTES:
+            lines.append(f"... and {len(notes) - _MOST_NOTES:,} more notes (-v lists them)")
         lines += [
             f"NOT LISTED {printable(unlisted.prefix)}: {printable(unlisted.error)}"
             for unlisted in self.unlisted
         ]
         if self.left_out:
-            lines.append(f"... and {self.left_out} more findings")
+            lines.append(f"... and {self.left_out:,} more findings")
+        if verbosity < 0:
+            return "\n".join(lines)
         for (topic, topic_id), inventory in sorted(self.topics.items()):
-            statuses = ", ".join(f"{count} {status}" for status, count in sorted(inventory.statuses.items()))
+            statuses = ", ".join(
+                f"{count:,} {status}" for status, count in sorted(inventory.statuses.items())
+            )
             name = f"{printable(topic)} {topic_id}".rstrip()
             lines.append(
-                f"{name}: {inventory.partitions} partitions, {inventory.segments} segments ({statuses or 'none'}), "
+                f"{name}: {count_text(inventory.partitions, 'partition')}, "
+                f"{count_text(inventory.segments, 'segment')} ({statuses or 'none'}), "
                 f"{bytes_text(inventory.size_bytes)}"
             )
         lines += [f"note: {printable(text)}" for text in self.notes]
@@ -183,7 +194,7 @@ class InventoryReport:
             else "by names alone (--metadata compares more)"
         )
         lines.append(
-            f"{printable(self.url)} ({self.layout}): {total} segments, {bytes_text(size)}, {basis}, "
+            f"{printable(self.url)} ({self.layout}): {count_text(total, 'segment')}, {bytes_text(size)}, {basis}, "
             f"in {self.duration_ms / 1000:.1f} s"
         )
         if self.output is not None:

@@ -25,6 +25,7 @@ from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import absolute_url, open_store
 from recovery.extras import ARCHIVE, load
 from recovery.stop_request import StopRequest
+from recovery.watch.tally import Tally
 
 _ROWS_IN_A_FILE = 100_000
 
@@ -58,12 +59,15 @@ class SegmentRows:
             self._rows = []
 
 
-def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> InventoryReport:
+def inventory(
+    options: ArchiveOptions, *, stop: StopRequest | None = None, tally: Tally | None = None
+) -> InventoryReport:
     """Return what an archive holds, and what it should hold; to an output goes a row for each segment, as Parquet.
 
     Args:
         options: which archive, and which part of it.
         stop: lets another thread end the run.
+        tally: counts the segments.
 
     Raises:
         UsageError: the archive has no known layout, is empty, or has nothing of what is chosen; or a package is
@@ -71,6 +75,7 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
         OSError: the archive, or a log dir, cannot be listed.
         InterruptedRecoveryError: *stop* was asked for.
     """
+    tally = tally or Tally()
     is_chosen = options.choice()
     started_s = time.monotonic()
     output = None if options.output is None else absolute_url(options.output)
@@ -98,6 +103,7 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
                 report.add_findings(walked.parent, (*copy.findings, *folders))
             inventory = expectations.judge(walked.partition, layout, store)
             _take(report, rows, walked.partition.where, inventory)
+            tally.add(len(inventory.entries))
         report.layout = ", ".join(archive.names)
         report.notes = archive.notes
         report.unlisted = archive.unlisted

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from recovery.logdir.quarantine_place import given_place
+from recovery.archive.restore.report_text import text_lines
 from recovery.printable import printable
-from recovery.quantity import bytes_text, count_text
 
 REPORT_VERSION = 1
-FINISHED_TEXT = "moved in what an interrupted run had fetched"
 Mode = Literal["full", "aux"]
 Status = Literal["restored", "unchanged", "refused", "failed"]
 
@@ -63,37 +59,6 @@ class RestoredPartition:
             "reasons": list(self.reasons),
             "warnings": list(self.warnings),
         }
-
-    def lines(self, *, dry_run: bool) -> list[str]:
-        """Return it as text."""
-        name = f"{self.topic}-{self.partition}"
-        if self.status in ("refused", "failed"):
-            return [f"{self.status.upper()} {name}: {'; '.join(self.reasons)}"]
-        done = _done_text(self.status, dry_run=dry_run)
-        size = f"{count_text(self.segments, 'segment')}, {bytes_text(self.size_bytes)}"
-        epochs = "" if self.leader_epochs is None else f", leader epochs {self.leader_epochs}"
-        lines = [f"{name}: {done} in {self.log_dir} ({self.mode}): {size}, {self._offsets()}{epochs}"]
-        if self.retained is not None and self.retained[0]:
-            lines.append(
-                f"  RETENTION would delete {count_text(self.retained[0], 'segment')}, "
-                f"{bytes_text(self.retained[1])}, within minutes of the broker's start. Remedy: raise retention.ms and "
-                "retention.bytes of the topic before"
-            )
-        return [*lines, *(f"  warning: {text}" for text in self.warnings)]
-
-    def _offsets(self) -> str:
-        if self.log_end_offset is None:
-            end = "its last one" if self.status == "unchanged" else "the last one archived"
-            return f"offsets {self.log_start_offset} to {end}"
-        if self.log_end_offset == self.log_start_offset:
-            return f"empty, the next offset is {self.log_end_offset}"
-        return f"offsets {self.log_start_offset} to {self.log_end_offset - 1}"
-
-
-def _done_text(status: Status, *, dry_run: bool) -> str:
-    return {"restored": "to be restored" if dry_run else "restored", "unchanged": "there already"}.get(
-        status, status
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,59 +154,10 @@ class RestoreReport:
         }
         return json.dumps(document, indent=2)
 
-    def to_text(self) -> str:
-        """Return the report as text, problems first."""
-        lines = []
-        if self.signal_number is not None:
-            lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
-        lines += [f"NOT WHOLE {text}" for text in self.in_part]
-        lines += [f"OFFLINE {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
-        lines += [
-            f"FINISHED {one.log_dir}: {FINISHED_TEXT}: {', '.join(one.finished.partitions)}"
-            for one in self.log_dirs
-            if one.finished is not None
-        ]
-        ordered = sorted(self.partitions, key=lambda one: one.status not in ("refused", "failed"))
-        lines += [line for one in ordered for line in one.lines(dry_run=self.dry_run)]
-        lines += [f"warning: {text}" for text in self.warnings]
-        for log_dir in self.log_dirs:
-            usable = "unknown" if log_dir.usable_bytes is None else bytes_text(log_dir.usable_bytes)
-            cordoned = ", cordoned" if log_dir.is_cordoned else ""
-            lines.append(
-                f"{log_dir.log_dir}: {bytes_text(log_dir.needed_bytes)} needed, {usable} usable{cordoned}"
-            )
-        counts = Counter(one.status for one in self.partitions)
-        summary = ", ".join(
-            f"{counts[status]} {_done_text(status, dry_run=self.dry_run)}"
-            for status in get_args(Status)
-            if counts[status]
-        )
-        lines.append(
-            f"{count_text(len(self.partitions), 'partition')}: {summary or 'nothing to do'}. {self._next()}"
-        )
-        lines += self._ways_back()
-        return "\n".join(map(printable, lines))
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report as text, problems first.
 
-    def _next(self) -> str:
-        """Return what the operator does next."""
-        if self.dry_run:
-            return "Nothing was written (dry run)."
-        if self.exit_code == 0:
-            return "Start the broker now."
-        return (
-            "A broker that is started now begins empty what is not there, or fetches it from other replicas."
-        )
-
-    def _ways_back(self) -> Iterator[str]:
-        """Yield commands that take back what was done, for log dirs with the same place of quarantine together."""
-        places: dict[tuple[str | None, int], list[str]] = {}
-        for one in self.log_dirs:
-            runs = {one.quarantine, None if one.finished is None else one.finished.quarantine} - {None}
-            for place, count in Counter(given_place(one.log_dir, run) for run in runs if run).items():
-                places.setdefault((place, count), []).append(one.log_dir)
-        for (place, count), log_dirs in places.items():
-            options = f"--log-dirs {shlex.quote(','.join(log_dirs))}"
-            if place is not None:
-                options += f" --quarantine-dir {shlex.quote(place)}"
-            this = "this takes it back" if count == 1 else f"this, {count} times, takes it back run by run"
-            yield f"{this}: kafka-log-recovery undo {options}"
+        Args:
+            verbosity: -1: problems alone; 1: each partition.
+        """
+        return "\n".join(map(printable, text_lines(self, verbosity)))

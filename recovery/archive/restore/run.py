@@ -27,12 +27,12 @@ from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.plan import PlannedRestore, Planner, refused
 from recovery.archive.restore.progress import RestoreProgress
 from recovery.archive.restore.report import (
-    FINISHED_TEXT,
     FinishedRestore,
     RestoredLogDir,
     RestoredPartition,
     RestoreReport,
 )
+from recovery.archive.restore.report_text import FINISHED_TEXT
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import staged_bytes
 from recovery.archive.restore.target import Target, TargetDir

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -105,15 +106,29 @@ class TieringReport:
             ensure_ascii=False,
         )
 
-    def to_text(self) -> str:
-        """Return the report for a person: what is missing first."""
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for a person: what is missing first, then the sums of topics.
+
+        Args:
+            verbosity: -1: what is missing alone; 1: each partition, too.
+        """
         lines = [f"WARNING: {printable(text)}" for text in self.warnings]
         if self.archive is not None:
             lines += [text for one in self.partitions for text in _losses(one, self.archive)]
-        for one in self.partitions:
-            found = "" if self.archive is None else f"; {_found(one.figures)}"
-            words = _left(one.figures) if one.is_deleted else _words(one.figures)
-            lines.append(f"{printable(one.topic)}-{one.partition}: {words}{found}")
+        if verbosity < 0:
+            return "\n".join(lines)
+        if verbosity > 0:
+            lines += [
+                self._line(f"{one.topic}-{one.partition}", one, offsets=_offsets(one.figures))
+                for one in self.partitions
+            ]
+        partition_counts = Counter((one.topic, one.topic_id) for one in self.partitions)
+        lines += [
+            self._line(
+                f"{one.topic} ({count_text(partition_counts[one.topic, one.topic_id], 'partition')})", one
+            )
+            for one in self.topics
+        ]
         if self.archive is not None and self.archive.other_partitions:
             lines.append(_others(self.archive))
         topics = {one.topic for one in self.topics}
@@ -122,6 +137,14 @@ class TieringReport:
             f"in {self.duration_ms / 1000:.1f} s"
         )
         return "\n".join(lines)
+
+    def _line(self, name: str, one: TieredPartition | TieredTopic, *, offsets: str | None = None) -> str:
+        words = (
+            [_left(one.figures)] if one.is_deleted else [_sums(one.figures), *([offsets] if offsets else [])]
+        )
+        if self.archive is not None:
+            words.append(_found(one.figures))
+        return f"{printable(name)}: {'; '.join(words)}"
 
 
 _OF_LOG = tuple(one.name for one in fields(TieringFigures) if one.name not in OF_ARCHIVE)
@@ -155,7 +178,7 @@ def _left(figures: TieringFigures) -> str:
     return f"{_remote(figures)}, left of a deleted topic"
 
 
-def _words(figures: TieringFigures) -> str:
+def _sums(figures: TieringFigures) -> str:
     copying = (
         "copying disabled"
         if figures.copy_disabled
@@ -165,11 +188,14 @@ def _words(figures: TieringFigures) -> str:
         f"to delete: {_count(figures.remote_delete_lag_segments)}, {_size(figures.remote_delete_lag_bytes)}"
     )
     local = f"on this disk alone: {_count(figures.local_only_segments)}, {_size(figures.local_only_bytes)}"
-    offsets = (
-        f"offsets {_count(figures.log_start_offset)} to {_count(figures.log_end_offset)}, "
-        f"copied to {_count(figures.highest_copied_offset)}, local from {_count(figures.local_log_start_offset)}"
+    return "; ".join((_remote(figures), copying, deleting, local))
+
+
+def _offsets(figures: TieringFigures) -> str:
+    return (
+        f"offsets {_offset(figures.log_start_offset)} to {_offset(figures.log_end_offset)}, "
+        f"copied to {_offset(figures.highest_copied_offset)}, local from {_offset(figures.local_log_start_offset)}"
     )
-    return "; ".join((_remote(figures), copying, deleting, local, offsets))
 
 
 def _archive(archive: Archive) -> dict[str, Any]:
@@ -210,11 +236,11 @@ def _found(figures: TieringFigures) -> str:
     if figures.missing_segments is None:
         texts.append("what is missing there is unknown")
     if figures.orphan_segments:
-        texts.append(f"orphans: {figures.orphan_segments}, {_size(figures.orphan_bytes)}")
+        texts.append(f"orphans: {figures.orphan_segments:,}, {_size(figures.orphan_bytes)}")
     if figures.undeleted_segments:
-        texts.append(f"left by deletions: {figures.undeleted_segments}, {_size(figures.undeleted_bytes)}")
+        texts.append(f"left by deletions: {figures.undeleted_segments:,}, {_size(figures.undeleted_bytes)}")
     if figures.uncompared_segments:
-        texts.append(f"not compared: {figures.uncompared_segments}")
+        texts.append(f"not compared: {figures.uncompared_segments:,}")
     return "; ".join(texts)
 
 
@@ -226,6 +252,10 @@ def _others(archive: Archive) -> str:
 
 
 def _count(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
+
+
+def _offset(value: int | None) -> str:
     return "unknown" if value is None else str(value)
 
 

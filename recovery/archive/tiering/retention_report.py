@@ -144,12 +144,21 @@ class RetentionReport:
             yield from _partition(one)
         yield "\n  ]\n}" if self.partitions else "]\n}"
 
-    def to_text(self) -> str:
-        """Return the report for a person: what is lost without right first."""
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for a person: what is lost without right first, then where something is deleted.
+
+        Args:
+            verbosity: -1: what is lost without right alone; 1: each partition.
+        """
         lines = [f"WARNING: {printable(text)}" for text in self.warnings]
         lines += [_loss(one) for one in self.partitions if len(one.in_retention)]
-        for one in self.partitions:
-            lines.append(f"{printable(one.topic)}-{one.partition}: {_words(one)}")
+        if verbosity < 0:
+            return "\n".join(lines)
+        lines += [
+            f"{printable(one.topic)}-{one.partition}: {_words(one)}"
+            for one in self.partitions
+            if verbosity > 0 or one.now is None or len(one.now.deletions)
+        ]
         known = [one.now for one in self.partitions if one.now is not None]
         count = sum(len(foretold.deletions) for foretold in known)
         size_bytes = sum(foretold.deletions.size_bytes for foretold in known)
@@ -252,6 +261,6 @@ def _words(one: RetainedPartition) -> str:
     deletions = one.now.deletions
     if not len(deletions):
         return f"nothing to be deleted; {kept}"
-    counts = ", ".join(f"{count} by {reason.value}" for reason, count in deletions.counts().items())
+    counts = ", ".join(f"{count:,} by {reason.value}" for reason, count in deletions.counts().items())
     size = bytes_text(deletions.size_bytes)
     return f"to be deleted: {counts}, {size}; {kept}, and at {one.now.log_start_offset} then"

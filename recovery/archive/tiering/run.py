@@ -22,15 +22,19 @@ from recovery.archive.tiering.report import TieredPartition, TieredTopic, Tierin
 from recovery.archive.tiering.retention_report import RetentionReport, retained
 from recovery.archive.tiering.survey import TieringSurvey, refuse_nothing
 from recovery.stop_request import StopRequest
+from recovery.watch.tally import Tally
 from segfmt.kafka_uuid import format_uuid
 
 
-def measure_tiering(options: TieringOptions, *, stop: StopRequest | None = None) -> TieringReport:
+def measure_tiering(
+    options: TieringOptions, *, stop: StopRequest | None = None, tally: Tally | None = None
+) -> TieringReport:
     """Return the figures of all tiered partitions that are chosen. Nothing is locked or written.
 
     Args:
         options: whose logs, and which of them.
         stop: lets another thread end the run.
+        tally: counts the partitions.
 
     Raises:
         UsageError: nothing is tiered in the log dirs, or not what was chosen; a setting that Kafka refuses; nothing of
@@ -38,6 +42,7 @@ def measure_tiering(options: TieringOptions, *, stop: StopRequest | None = None)
         OSError: a log dir, or the archive, cannot be listed.
         InterruptedRecoveryError: *stop* was asked for.
     """
+    tally = tally or Tally()
     started_s = time.monotonic()
     now_ms = _now_ms(options)
     partitions: list[TieredPartition] = []
@@ -59,6 +64,7 @@ def measure_tiering(options: TieringOptions, *, stop: StopRequest | None = None)
                     figures=figures,
                 )
             )
+            tally.add()
         warnings = _warnings(survey, metadata, [] if archive is None else archive.warnings)
     partitions.sort(key=lambda one: (one.topic, one.topic_id, one.partition))
     topics = [
@@ -82,11 +88,14 @@ def measure_tiering(options: TieringOptions, *, stop: StopRequest | None = None)
     )
 
 
-def foretell_retention(options: TieringOptions, *, stop: StopRequest | None = None) -> RetentionReport:
+def foretell_retention(
+    options: TieringOptions, *, stop: StopRequest | None = None, tally: Tally | None = None
+) -> RetentionReport:
     """Return what brokers will delete of the remote parts of logs. Nothing is locked, written or deleted.
 
     Args and errors are those of `measure_tiering`.
     """
+    tally = tally or Tally()
     started_s = time.monotonic()
     now_ms = _now_ms(options)
     partitions = []
@@ -95,6 +104,7 @@ def foretell_retention(options: TieringOptions, *, stop: StopRequest | None = No
             if stop is not None:
                 stop.check()
             partitions.append(retained(state, now_ms=now_ms))
+            tally.add()
         warnings = _warnings(survey, metadata)
     partitions.sort(key=lambda one: (one.topic, one.topic_id, one.partition))
     return RetentionReport(

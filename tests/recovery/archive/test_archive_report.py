@@ -21,7 +21,9 @@ def test_notes_are_counted_and_listed_without_an_output() -> None:
     text = report.to_text()
     assert "\nnotes: overlap 30\n" in text
     assert text.count("note t-0/") == 20
-    assert "... and more" in text
+    assert "... and more (-v lists them, " in text
+    assert report.to_text(1).count("note t-0/") == 30
+    assert report.to_text(-1) == ""
     document = json.loads(report.to_json())
     assert (document["summary"]["notes"], len(document["noted"])) == ({"overlap": 30}, 30)
     assert report.exit_code == 0

@@ -232,8 +232,14 @@ class TestCommand:
         assert main(["archive", "inventory", str(stored_archive.path), "--metadata", metadata]) == 0
         out = capsys.readouterr().out
         assert "below-log-start: offsets 29 to 57" in out
-        assert "more notes (--format json has them)" in out
+        assert "more notes (-v lists them)" in out
         assert "compared with the metadata topic" in out
+        assert main(["archive", "inventory", str(stored_archive.path), "--metadata", metadata, "-v"]) == 0
+        each = capsys.readouterr().out
+        assert "more notes" not in each
+        assert len(each.splitlines()) > len(out.splitlines())
+        assert main(["archive", "inventory", str(stored_archive.path), "--metadata", metadata, "-q"]) == 0
+        assert capsys.readouterr().out == ""
 
     def test_json_and_parquet(
         self, stored_archive: TieredArchive, tmp_path: Path, capsys: pytest.CaptureFixture[str]

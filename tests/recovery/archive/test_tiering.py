@@ -502,7 +502,9 @@ def test_what_is_left_of_a_deleted_topic_stands_beside_the_new_one_of_its_name(
         f'remote_deleted_topic_log_size_bytes{{topic="plain",topic_id="{format_uuid(topic_id)}"}} {left_bytes}.0'
         in metrics_text(report).decode()
     )
-    assert "plain-0: 2 remote segments, 1.95 KiB, left of a deleted topic" in report.to_text()
+    assert "plain-0: 2 remote segments, 1.95 KiB, left of a deleted topic" in report.to_text(1)
+    assert "plain (1 partition): 2 remote segments, 1.95 KiB, left of a deleted topic" in report.to_text()
+    assert report.to_text(-1) == f"WARNING: {warning}"
     beside = measure_tiering(replace(options, archive=str(archive.path)))
     gone_too = [one.figures.missing_segments for one in beside.partitions if one.is_deleted]
     assert gone_too == [2]

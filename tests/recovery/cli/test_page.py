@@ -237,13 +237,17 @@ def assert_narrow(tab: Tab) -> None:
 
 
 def test_it_shows_the_status_of_a_run_and_keeps_the_last_when_the_process_ends(
-    hostile: Sample, tmp_path: Path, chromium: Chromium
+    hostile: Sample, chromium: Chromium
 ) -> None:
-    slowly = ("--max-bytes-per-second", "3m")
+    slowly = (*recovering(hostile), "--max-bytes-per-second", "3m")
     with (
-        served(recovering(hostile), tmp_path, *slowly) as (process, url),
+        held(slowly, "LogDirStarted") as (process, url),
         chromium.open(url, **DESKTOP) as tab,
     ):
+        tab.wait_for("seen.status?.state === 'recovering'")  # a slow browser misses nothing
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
         earlier = 0
         for share in (0.1, 0.4, 0.7):
             tab.wait_for(f"seen.status?.scanned_bytes >= {share} * seen.status?.bytes_total")

@@ -287,13 +287,16 @@ class TestPurge:
     def test_as_text(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (runs[1].path / "note").write_text("mine")
         text = Ran(capsys, "purge", "--all", "--dry-run", "--log-dirs", log_dir).stdout
-        assert text.startswith(f"would purge {runs[0].path}: 3 files, ")
-        assert text.endswith(" would be freed\n")
-        ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
+        left, counted, nothing = text.splitlines()
+        assert left.startswith(f"LEFT {runs[1].path}: note: not named by the manifest")
+        assert counted.startswith(f"{log_dir}: 1 run, 3 files to be purged, ")
+        assert nothing == "Nothing was removed (dry run)."
+        each = Ran(capsys, "purge", "--all", "--dry-run", "--log-dirs", log_dir, "-v").stdout.splitlines()
+        assert each[1].startswith(f"{runs[0].path}: 3 files to be purged, ")
+        assert [each[0], *each[2:]] == [left, counted, nothing]
+        ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir, "-q")
         assert ran.exit_code == 4
-        assert ran.stdout.splitlines()[1].startswith(
-            f"left    {runs[1].path}: note: not named by the manifest"
-        )
+        assert ran.stdout.splitlines() == [left]
         assert Ran(capsys, "purge", "--older-than", "52w", "--log-dirs", log_dir).stdout.startswith(
             "nothing to purge"
         )

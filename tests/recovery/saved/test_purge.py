@@ -317,10 +317,10 @@ class TestForeign:
         victim.write_text("mine")
         remove = module._remove
 
-        def swap_first(*arguments: object) -> None:
+        def swap_first(*arguments: object, **named: object) -> None:
             (builder.path / "t-0").rename(tmp_path / "aside")
             (builder.path / "t-0").symlink_to(victim.parent)
-            remove(*arguments)
+            remove(*arguments, **named)
 
         monkeypatch.setattr(module, "_remove", swap_first)
         (run,) = purged(log_dir).runs
