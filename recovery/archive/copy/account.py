@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from recovery.archive.copy.manifest import CopiedFile, CopyDocument, read_document
-from recovery.archive.stores.store import Store
+from recovery.archive.copy.manifest import MANIFEST_KEY, CopiedFile, CopyDocument, read_document
+from recovery.archive.stores.store import Level, Store
 from recovery.archive.stores.stores import open_store
-from recovery.errors import UsageError
+from recovery.errors import UsageError, error_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +49,19 @@ class CopyAccounts:
 
     Args:
         store: the archive.
+
+    Attributes:
+        unread: why it is not known whether there is a manifest above the archive, a sentence each.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._documents: dict[str, CopyDocument | None] = {}
         self._above: tuple[CopyDocument, str] | None = None
+        self.unread: list[str] = []
         self._at("")
         if self._documents[""] is None:
-            self._above = _document_above(store)
+            self._above = self._document_above()
 
     def folder(self, prefix: str) -> CopiedFolder | None:
         """Return what is said of the partition at *prefix*, which ends in a slash or is empty; None if nothing is.
@@ -75,20 +79,50 @@ class CopyAccounts:
         document, below = self._above
         return _folder(document, below + prefix)
 
+    def look_at(self, prefix: str, level: Level) -> None:
+        """Read the manifest at *prefix*, which is there, or not, by what *level* has."""
+        if MANIFEST_KEY in level.objects.names:
+            self._at(prefix)
+        else:
+            self._documents.setdefault(prefix, None)
+
     def unfinished(self) -> Iterator[str]:
-        """Yield the prefixes in the archive of folders that are not whole, by the manifests that were read so far."""
-        return self._in_archive(lambda document: document.unfinished)
+        """Yield the prefixes in the archive of partitions that are not whole, by the manifests read so far."""
+        return self._in_archive(lambda document: filter(_is_partition, document.unfinished))
 
     def present(self) -> Iterator[str]:
-        """Yield the prefixes in the archive of folders that should be there, by the manifests that were read so far."""
-        return self._in_archive(CopyDocument.present_folders)
+        """Yield the prefixes in the archive of partitions that should be there, by the manifests read so far."""
+        return self._in_archive(lambda document: filter(_is_partition, document.present_folders()))
 
     def log_dirs_in_part(self) -> Iterator[str]:
         """Yield the prefixes of log dirs that could not be listed, or not all of whose own files could be copied."""
-        yield from sorted(one for one in self.unfinished() if self._is_log_dir(one))
+        yield from sorted(
+            self._in_archive(lambda document: (one for one in document.unfinished if not _is_partition(one)))
+        )
+
+    @property
+    def copied_log_dir(self) -> str | None:
+        """The log dir of which the archive is the copy, or a part of it, by a manifest above; None if it is none."""
+        if self._above is None:
+            return None
+        document, below = self._above
+        return document.log_dirs.get(below.partition("/")[0])
+
+    @property
+    def copied_folders(self) -> Iterable[str]:
+        """The folders of log dirs in the archive, by a manifest directly in it."""
+        document = self._documents[""]
+        return () if document is None else document.log_dirs
+
+    def has_left_out(self) -> bool:
+        """Return whether something in the archive is not whole, or has gone, by a manifest above."""
+        if self._above is None:
+            return False
+        document, below = self._above
+        return any(one.startswith(below) for one in (*document.unfinished, *document.gone))
 
     def _in_archive(self, folders_of: Callable[[CopyDocument], Iterable[str]]) -> Iterator[str]:
-        """Yield the folders that manifests name, as prefixes in the archive."""
+        """Yield the folders that manifests name, as prefixes in the archive: an empty one for the archive itself."""
         for outer, document in self._documents.items():
             if document is not None:
                 yield from (outer + folder for folder in folders_of(document))
@@ -96,12 +130,38 @@ class CopyAccounts:
             document, below = self._above
             yield from (one.removeprefix(below) for one in folders_of(document) if one.startswith(below))
 
-    def _is_log_dir(self, prefix: str) -> bool:
-        """Return whether an unfinished *prefix* is a log dir's, and not a partition's."""
-        above = "" if self._above is None else self._above[1]
-        depth = (above + prefix).count("/")
-        outer = next((one for one in _outer(prefix) if self._documents.get(one) is not None), "")
-        return depth - outer.count("/") == 1
+    def _document_above(self) -> tuple[CopyDocument, str] | None:
+        """Return the nearest manifest above the archive, and the archive's prefix in that copy.
+
+        Raises:
+            UsageError: it cannot be understood.
+            OSError: there is one, and this user cannot read it.
+        """
+        scheme, separator, path = self._store.url.rpartition("://")
+        if separator:
+            return self._nearest(f"{scheme}{separator}", path.rstrip("/"))
+        # A log dir of a copy may be a link: the copy is above the link, or above what that leads to
+        places = dict.fromkeys((os.path.abspath(path), os.path.realpath(path)))
+        found = (self._nearest("", place) for place in places)
+        return next((one for one in found if one is not None), None)
+
+    def _nearest(self, scheme: str, path: str) -> tuple[CopyDocument, str] | None:
+        below = ""
+        while "/" in path.lstrip("/") or (not scheme and path.strip("/")):
+            path, _, name = path.rpartition("/")
+            below = f"{name}/{below}"
+            place = f"{scheme}{path or '/'}"
+            try:
+                outer = _opened(place)
+                if outer is not None:
+                    return read_document(outer), below
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                if not scheme:  # who can go through a folder knows whether there is one
+                    raise
+                self.unread.append(f"{place}/{MANIFEST_KEY}: {error_text(error)}")
+        return None
 
     def _at(self, outer: str) -> CopyDocument | None:
         if outer not in self._documents:
@@ -112,30 +172,16 @@ class CopyAccounts:
         return self._documents[outer]
 
 
+def _is_partition(folder: str) -> bool:
+    """Return whether a *folder* of a manifest is a partition's, and not a log dir's."""
+    return folder.count("/") > 1
+
+
 def _outer(prefix: str) -> Iterator[str]:
     """Yield the prefixes above *prefix*, the nearest first."""
     parts = prefix.split("/")[:-1]
     for count in range(len(parts) - 1, -1, -1):
         yield "".join(f"{part}/" for part in parts[:count])
-
-
-def _document_above(store: Store) -> tuple[CopyDocument, str] | None:
-    """Return the nearest manifest above an archive, and the archive's prefix in that copy.
-
-    Raises:
-        UsageError: it cannot be understood.
-    """
-    scheme, separator, path = store.url.rpartition("://")
-    path = path.rstrip("/") if separator else os.path.realpath(path)
-    below = ""
-    while "/" in path.lstrip("/") or (not separator and path.strip("/")):
-        path, _, name = path.rpartition("/")
-        below = f"{name}/{below}"
-        with suppress(OSError):  # it need not be there, nor be readable
-            outer = _opened(f"{scheme}{separator}{path or '/'}")
-            if outer is not None:
-                return read_document(outer), below
-    return None
 
 
 def _opened(url: str) -> Store | None:

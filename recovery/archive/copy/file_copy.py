@@ -120,6 +120,8 @@ class FileCopier:
             figures = FileFigures.of(os.fstat(descriptor))
         except OSError as error:
             return self._unopened(job, error)
+        if figures.size_bytes < job.file.size_bytes:
+            return self._unopened(job, OSError(errno.EIO, "the file became shorter after it was listed"))
         try:
             return self._as_before(job, descriptor, figures) or self._send(job, descriptor, figures)
         except OSError as error:

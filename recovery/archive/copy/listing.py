@@ -16,13 +16,14 @@ from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.read.file_system import is_there
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import STAGE_FOLDER
+from recovery.write.undo_notice import UNDO_NOTICE
 from segfmt.errors import FileNameError
 from segfmt.filenames import LOCK_FILE, read_folder_name
 
 _UNMOUNTED = "Remedy: see that what it leads to is mounted, or remove it"
 PARTIAL_SUFFIX = ".partial"
 """Of the copy of a file that could only be read up to some position."""
-_LEFT_OUT = frozenset({LOCK_FILE, INSIDE_FOLDER, STAGE_FOLDER, MANIFEST_KEY})
+_LEFT_OUT = frozenset({LOCK_FILE, INSIDE_FOLDER, STAGE_FOLDER, UNDO_NOTICE, MANIFEST_KEY})
 """Of a log dir: its lock, and what only this tool has there."""
 
 

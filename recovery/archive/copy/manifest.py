@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
@@ -174,6 +174,23 @@ class CopyManifest:
         self._durable.whole.pop(key, None)
         self._earlier.whole.pop(key, None)
 
+    def forget_unseen(self, folder: str, seen: Container[str], unlisted: tuple[str, ...]) -> None:
+        """Take out partitions that an earlier run has not come to, and that have gone from their log dir since.
+
+        Args:
+            folder: of the log dir.
+            seen: folders that are there now, with a slash.
+            unlisted: prefixes of what could not be listed now.
+        """
+        copied = {folder_of(key) for key in self.keys(folder)}
+        self._unfinished -= {
+            one
+            for one in self._unfinished
+            if one.startswith(f"{folder}/")
+            and one.count("/") > 1
+            and not (one in seen or one in copied or one.startswith(unlisted))
+        }
+
     def set_gone(self, key: str, *, is_gone: bool) -> None:
         """Take in whether a file that earlier runs have copied is still in its log dir."""
         if is_gone:
@@ -219,16 +236,16 @@ class CopyManifest:
         with self._lock:
             self._expected -= {key for key, one in noted.items() if one.copied.kept_bytes is None}
             unfinished = self._unfinished | {folder_of(key) for key in self._expected}
+        lines = self._durable.lines()
         document = {
             "version": _VERSION,
+            "files": len(lines),
             "logDirs": {log_dir: folder for folder, log_dir in self._log_dirs.items()},
             "unfinished": sorted(unfinished),
             "gone": sorted(self._gone & self._durable.whole.keys()),
         }
         self._refuse_other_writers()
-        self._store.replace(
-            MANIFEST_KEY, "\n".join([json.dumps(document), *self._durable.lines(), ""]).encode()
-        )
+        self._store.replace(MANIFEST_KEY, "\n".join([json.dumps(document), *lines, ""]).encode())
         self._version = _version_of(self._store)
         for object_key in [*needless, *(one.needless for one in noted.values() if one.needless)]:
             with suppress(FileNotFoundError):
@@ -293,6 +310,8 @@ def read_document(store: Store, prefix: str = "") -> CopyDocument:
         version = document["version"]
         if version != _VERSION:
             raise _not_understood(store, prefix, f"version {version}")
+        if document.get("files", len(lines)) != len(lines):
+            raise _not_understood(store, prefix, f"cut short: {len(lines):,} of {document['files']:,} files")
         for line in lines:
             key, size_bytes, mtime_ns, inode, sha256, *kept = json.loads(line)
             figures = FileFigures(int(size_bytes), int(mtime_ns), int(inode))

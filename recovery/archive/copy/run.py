@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from recovery.archive.copy.account import CopyAccounts
 from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
 from recovery.archive.copy.listing import PARTIAL_SUFFIX, FoundFile, FoundFiles, find_files, is_wanted_key
-from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, read_manifest
+from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, folder_of, read_manifest
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.output import OutputFiles
 from recovery.archive.copy.progress import CopyProgress
@@ -36,8 +37,10 @@ from recovery.stop_request import StopRequest
 from recovery.threads import PoolAhead
 from recovery.watch.events import Observer
 from recovery.watch.notifier import Notifier
-from segfmt.errors import FormatError
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
+from recovery.write.move_in import has_intent
+from recovery.write.undo_notice import entered_undo
+from segfmt.errors import FileNameError, FormatError
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_folder_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.meta_properties import read_meta_properties
 
@@ -68,7 +71,12 @@ def copy(
     dirs = find_broker_dirs(given, options.config, may_be_foreign=True, may_be_missing=True)
     if all(map(_is_missing, dirs.log_dirs)):
         find_broker_dirs(given, options.config, may_be_foreign=True)  # which names the first that is missing
-    manifest = read_manifest(open_store(options.output))
+    for log_dir in dirs.locked_dirs:
+        _refuse_copy(log_dir)
+    output = open_store(options.output)
+    manifest = read_manifest(output)
+    if manifest.is_new:
+        _refuse_copied(CopyAccounts(output), options.output)
     folders = _folders(dirs.locked_dirs, manifest.folders, options.output)
     for log_dir in dirs.locked_dirs:
         _refuse_output(options.output, log_dir, folders)
@@ -84,6 +92,7 @@ def copy(
             run.warnings.append(
                 f"{log_dir}: it cannot be locked, see to it that no broker uses it: {error.error}"
             )
+        run.warnings += [text for log_dir in there for text in _interrupted(log_dir)]
         return run.run()
 
 
@@ -98,6 +107,45 @@ def _refuse_output(output: str, log_dir: str, folders: Mapping[str, str]) -> Non
                 f"--output {output}: {place} would be the copy of a log dir, and {log_dir}, which is copied, is there. "
                 "Remedy: choose another output"
             )
+
+
+def _interrupted(log_dir: str) -> Iterator[str]:
+    """Yield what was interrupted in a log dir, whose copy is then as it was left."""
+    with suppress(OSError):
+        if entered_undo(log_dir) is not None:
+            yield (
+                f"{log_dir}: an undo was interrupted, so a part of it is as a recovery has left it, and a part as "
+                "before. Remedy: let undo finish, and copy again"
+            )
+        if has_intent(log_dir):
+            yield (
+                f"{log_dir}: a restore was interrupted while it moved partitions in, and those that it has not are not "
+                "copied. Remedy: start archive restore again, which finishes it, and copy again"
+            )
+
+
+def _refuse_copied(output: CopyAccounts, url: str) -> None:
+    """Raise UsageError if the output is in another copy: what that says of itself would not be seen any more."""
+    if output.copied_log_dir is not None:
+        raise UsageError(
+            f"--output {url}: it is in the copy of {output.copied_log_dir}. Remedy: choose another output"
+        )
+
+
+def _refuse_copy(log_dir: str) -> None:
+    """Raise UsageError if *log_dir* is a copy that is not whole: a copy of it would say that it is."""
+    accounts = None
+    with suppress(UsageError, OSError):  # then it is none, as far as can be seen
+        accounts = CopyAccounts(open_store(log_dir))
+    if accounts is None:
+        return
+    if any(is_folder(os.path.join(log_dir, folder)) for folder in accounts.copied_folders):
+        raise UsageError(f"{log_dir}: what archive copy has made, and no log dir. Remedy: take it with cp -r")
+    if accounts.copied_log_dir is not None and accounts.has_left_out():
+        raise UsageError(
+            f"{log_dir}: a copy of {accounts.copied_log_dir} that is not whole, or has files that are gone, which a "
+            f"copy of it would not say. Remedy: take it with cp -r, with {MANIFEST_KEY} in the folder above"
+        )
 
 
 def _is_brokers(file: FoundFile) -> bool:
@@ -203,7 +251,8 @@ class _Run:
             self._refuse_another(log_dir, manifest)
             output.list_beside(log_dir.folder, (file.key for file in found.files), pool, self._thread_count)
             self._leave_out_gone(log_dir, found.files, is_chosen, output, manifest)
-            planned.append(_Planned(log_dir, [self._job(file, output, manifest) for file in found.files]))
+            files = self._without_newer_checkpoints(log_dir, found.files, is_chosen, manifest)
+            planned.append(_Planned(log_dir, [self._job(file, output, manifest) for file in files]))
         if all(one.is_listed for one in self._log_dirs):
             is_chosen.refuse_missing(", ".join(self._folders))
         return planned
@@ -272,6 +321,35 @@ class _Run:
                 f"{log_dir.log_dir}: {count_text(len(gone), 'file')} of earlier copies, such as {gone[0]}, gone there, "
                 "and kept at the output. archive restore leaves them out, unless all of a partition is gone"
             )
+        if is_chosen.is_everything:
+            manifest.forget_unseen(log_dir.folder, {folder_of(file.key) for file in files}, unseen)
+
+    def _without_newer_checkpoints(
+        self,
+        log_dir: CopiedLogDir,
+        files: Sequence[FoundFile],
+        is_chosen: PartitionChoice,
+        manifest: CopyManifest,
+    ) -> Sequence[FoundFile]:
+        """Return *files* without the log dir's own where the output has those, and partitions that are not chosen now.
+
+        A newer checkpoint would tell of records that the copies of these do not have.
+        """
+        if all(is_wanted_key(key, is_chosen) for key in manifest.keys(log_dir.folder)):
+            return files
+        kept = [
+            file
+            for file in files
+            if file.partition
+            or (earlier := manifest.earlier(file.key)) is None
+            or earlier.figures == file.figures
+        ]
+        if len(kept) < len(files):
+            self._warn(
+                f"{log_dir.log_dir}: its own files stay at the output as they are, with the partitions that are not "
+                "chosen now, so records of the chosen ones that were deleted since (kafka-delete-records) may come back"
+            )
+        return kept
 
     @staticmethod
     def _job(file: FoundFile, output: OutputFiles, manifest: CopyManifest) -> CopyJob:
@@ -378,7 +456,7 @@ def _folders(log_dirs: Sequence[str], known: Mapping[str, str], output: str) -> 
     known = {folder: given.get(os.path.realpath(log_dir), log_dir) for folder, log_dir in known.items()}
     taken = {log_dir: folder for folder, log_dir in known.items()}
     for log_dir in log_dirs:
-        name = base = os.path.basename(log_dir.rstrip("/")) or "log-dir"
+        name = base = _folder_name(os.path.basename(log_dir.rstrip("/"))) or "log-dir"
         if log_dir in taken:
             continue
         if known.get(base, log_dir) not in log_dirs:
@@ -389,9 +467,17 @@ def _folders(log_dirs: Sequence[str], known: Mapping[str, str], output: str) -> 
         number = 1
         while name in taken.values() or name == MANIFEST_KEY:
             number += 1
-            name = f"{base}-{number}"
+            name = f"{base}.{number}"
         taken[log_dir] = name
     return {log_dir: taken[log_dir] for log_dir in log_dirs}
+
+
+def _folder_name(name: str) -> str:
+    """Return *name*, or one that is not that of a partition: who reads the copy could take it for one."""
+    with suppress(FileNameError):
+        read_folder_name(name)
+        return f"{name}.log-dir"
+    return name
 
 
 def _unlisted(log_dir: CopiedLogDir) -> Iterator[str]:

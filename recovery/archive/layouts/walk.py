@@ -17,9 +17,20 @@ from recovery.archive.stores.store import Level, Store
 from recovery.errors import error_text
 from recovery.logdir.quarantine_place import is_ours
 from recovery.threads import PoolAhead
+from segfmt.filenames import (
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
 
 LISTED_AHEAD = 16
 """Listings in flight at a time."""
+_BROKERS_FILES = frozenset(
+    {META_PROPERTIES, RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT}
+)
+"""That are in a log dir, and not in the folder of a partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,26 +71,35 @@ def walk(
     *,
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     others: Sequence[Layout] = (),
+    on_level: Callable[[str, Level], None] = lambda _prefix, _level: None,
 ) -> Iterator[Walked | UnlistedPrefix | OtherLayout]:
     """Yield the partitions in *store* in the order of their prefixes, and those that one of the *others* recognises.
 
-    A folder that has the name of a partition, but no objects and further folders, is looked into; what a recovery of a
-    copied log dir has set aside is not.
+    A folder that has the name of a partition, but no log and further folders, is looked into: log dirs have such names,
+    too. What a recovery of a copied log dir has set aside is not.
+
+    Args:
+        on_level: is told each prefix above partitions, and what is there.
 
     Raises:
         OSError: the archive itself cannot be listed.
     """
     root = layout.partition_at(store.url.rstrip("/"))
-    if root is not None:
+    level = store.list_level("")
+    if root is not None and not _is_above_partitions(level):
         where = replace(root, prefix="")
         if not is_chosen(where):
             return
-        level = store.list_level("")
         yield from _unread(level)
         yield Walked(partition=layout.partition(where, level.objects))
         return
     with PoolAhead(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:
-        yield from _below(_Walk(store, layout, pool, is_chosen, others), "", store.list_level(""))
+        yield from _below(_Walk(store, layout, pool, is_chosen, others, on_level), "", level)
+
+
+def _is_above_partitions(level: Level) -> bool:
+    """Return whether a folder with the name of a partition is none: it has folders, and no log."""
+    return bool(level.prefixes) and not any(name.endswith(LOG_SUFFIX) for name in level.objects.names)
 
 
 class _Walk:
@@ -90,7 +110,9 @@ class _Walk:
         pool: PoolAhead,
         is_chosen: Callable[[PartitionPrefix], bool],
         others: Sequence[Layout],
+        on_level: Callable[[str, Level], None],
     ) -> None:
+        self.on_level = on_level
         self.layout = layout
         self.is_chosen = is_chosen
         self._others = others
@@ -115,14 +137,17 @@ def _unread(level: Level) -> Iterator[UnlistedPrefix]:
 
 
 def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | UnlistedPrefix | OtherLayout]:
+    walk.on_level(parent, level)
     yield from _unread(level)
     pending: deque[tuple[str, Future[Level]]] = deque()
     prefixes = iter(level.prefixes)
+    # A broker's own files are beside partitions alone; elsewhere a folder with such a name may be a log dir
+    may_be_above = not walk.layout.is_tiered and _BROKERS_FILES.isdisjoint(level.objects.names)
     while True:
         while len(pending) < LISTED_AHEAD and (prefix := next(prefixes, None)) is not None:
             where = walk.layout.partition_at(prefix.rstrip("/"))
             is_archived = not is_ours(prefix.rstrip("/").rpartition("/")[2])
-            if is_archived and (where is None or walk.is_chosen(where)):
+            if is_archived and (where is None or may_be_above or walk.is_chosen(where)):
                 pending.append((prefix, walk.list(prefix)))
         if not pending:
             return
@@ -133,7 +158,9 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | Unlisted
             yield UnlistedPrefix(prefix=prefix, error=error_text(error))
             continue
         where = walk.layout.partition_at(prefix.rstrip("/"))
-        if where is None or (below.prefixes and not below.objects):
+        if where is not None and not _is_above_partitions(below) and not walk.is_chosen(where):
+            continue
+        if where is None or _is_above_partitions(below):
             other = walk.other_at(prefix) if below.objects else None
             if other is not None:
                 yield other

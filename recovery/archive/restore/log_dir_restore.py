@@ -14,11 +14,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.restore.plan import PlannedRestore, refused
 from recovery.archive.restore.progress import RestoreProgress
 from recovery.archive.restore.report import RestoredPartition
-from recovery.archive.restore.source import SourceSegment
+from recovery.archive.restore.source import RECOVER_COPY, SourceSegment
 from recovery.archive.restore.stage import Stage
 from recovery.archive.stores.store import Store
 from recovery.engine.report import PartitionReport
@@ -28,7 +27,6 @@ from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import MovedIn, OpenQuarantine, has_intent, move_in, sync_stage
 from segfmt.errors import FormatError
-from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 
 
 class _Numbers(threading.local):
@@ -283,11 +281,7 @@ def _remedy(planned: PlannedRestore) -> str:
     """Return what helps where a log in the archive is damaged."""
     if planned.source.layout.is_tiered:
         return "Remedy: put sound objects in the place of those that archive verify calls damaged"
-    return (
-        f"Remedy: copy it again; or take {RECOVERY_POINT_CHECKPOINT} out of the copied log dir, recover that "
-        "(kafka-log-recovery recover --force --log-dirs), which cuts what is damaged and keeps it, move "
-        f"{MANIFEST_KEY} away if there is one, and restore this one again (--partition)"
-    )
+    return f"Remedy: copy it again; or, which cuts what is damaged and keeps it, {RECOVER_COPY}"
 
 
 def _left(

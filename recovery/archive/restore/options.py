@@ -46,9 +46,11 @@ class RestoreOptions:
         refuse_wrong_choice("--leader-epochs", self.leader_epochs, get_args(LeaderEpochs))
         for topic, topic_id in self.topic_ids.items():
             try:
-                read_uuid(topic_id)
+                is_nil = not read_uuid(topic_id).int
             except FormatError as error:
                 raise UsageError(f"--topic-id {topic}={topic_id}: {error}") from error
+            if is_nil:
+                raise UsageError(f"--topic-id {topic}={topic_id}: no topic has it")
         self.broker.refuse_wrong_values()
 
     @property

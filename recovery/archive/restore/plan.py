@@ -132,7 +132,10 @@ class Planner:
         if in_the_way is not None:
             raise ValueError(f"{in_the_way}: not a folder. Remedy: move it out of the log dir")
         if len(existing) > 1:
-            raise ValueError(f"it is in {' and '.join(one.log_dir for one in existing)} already")
+            raise ValueError(
+                f"it is in {' and '.join(one.log_dir for one in existing)} already. Remedy: move all but one of the "
+                "folders out of the log dirs"
+            )
         next_offset = self._next_offset(source, topic_id) if self._options.is_aux else None
         is_renumbered, warnings = self._leader_epochs(source, assignment)
         remote_start, more = self._remote_start(source, topic_id)
@@ -260,6 +263,13 @@ class Planner:
         highest = max((entry.epoch for entry in source.epochs), default=None)
         present = None if assignment is None else assignment.leader_epoch
         is_lower = highest is not None and highest > 0 and (present is None or present < highest)
+        if (
+            highest is None
+            and present is None
+            and source.size_bytes
+            and self._options.leader_epochs == "auto"
+        ):
+            return not self._options.is_aux, []  # neither side is known, and 0 is right in any cluster
         if self._options.is_aux:
             if is_lower and present is not None:
                 raise ValueError(
@@ -305,7 +315,8 @@ class Planner:
             return (start if start is not None and start < base else None), []
         if start is not None and start < base:
             return None, [
-                f"offsets {start} to {base - 1} are in remote storage, and are not restored with it"
+                f"offsets {start} to {base - 1} are not in the archive: they are in remote storage if the log was "
+                "tiered, and else missing"
             ]
         return None, []
 

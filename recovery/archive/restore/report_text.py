@@ -100,6 +100,8 @@ def _line(one: RestoredPartition, report: RestoreReport) -> str:
 
 
 def _offsets(one: RestoredPartition) -> str:
+    if one.log_end_offset is None and not one.segments:
+        return "empty"
     if one.log_end_offset is None:
         end = "its last one" if one.status == "unchanged" else "the last one archived"
         return f"offsets {one.log_start_offset} to {end}"

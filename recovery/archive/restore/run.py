@@ -63,6 +63,7 @@ from recovery.write.move_in import (
     remove_stage,
 )
 from recovery.write.quarantine import Quarantine
+from recovery.write.undo_notice import refuse_unfinished_undo
 
 
 def restore(
@@ -80,7 +81,7 @@ def restore(
     Raises:
         UsageError: settings that Kafka does not accept, no log dir, an archive that is none.
         LogDirLockedError: a broker or another recovery is running; nothing was changed.
-        UnsafeError: a folder is not a broker's; nothing was changed.
+        UnsafeError: a folder is not a broker's, or an undo was interrupted; nothing was changed.
         OSError: the archive cannot be listed.
     """
     options.refuse_wrong_values()
@@ -97,6 +98,9 @@ def restore(
         for problems in facts.problems.values():
             for problem in problems:
                 raise UnsafeError(f"{problem}. Nothing was changed")
+        for log_dir in dirs.log_dirs:
+            if log_dir not in locks.offline:
+                refuse_unfinished_undo(log_dir, dirs.quarantine_dir)
         target = Target(dirs, facts, locks.offline)
         run = _Run(options, target, observers, StopRequest() if stop is None else stop)
         return run.run()
@@ -276,12 +280,18 @@ class _Run:
                     planned.append(replace(one, warnings=(*one.warnings, *self._given_up(one, stores))))
                 else:
                     results.append(one)
+            if accounts is not None:
+                self._warnings += [
+                    f"{text}: whether the copy is whole is not known" for text in accounts.unread
+                ]
             if accounts is not None and not archive.partitions:
                 self._in_part += [
                     f"{store.url}/{prefix}: archive copy could not read all of this log dir, so partitions may be "
                     "missing. Remedy: copy it again"
                     for prefix in accounts.log_dirs_in_part()
                 ]
+                for text in self._in_part:
+                    self._progress.remark(text, "error")
         is_chosen.refuse_missing(store.url)
         found = {one.source.where.topic for one in planned} | {one.topic for one in results}
         for topic in sorted(options.topic_ids.keys() - found):
@@ -315,24 +325,41 @@ class _Run:
     def _with_room(
         self, planned: Sequence[PlannedRestore]
     ) -> tuple[list[PlannedRestore], list[RestoredPartition], Mapping[str, int]]:
-        """Return the partitions of log dirs that have room for all of theirs, and refuse the others."""
+        """Return the partitions of file systems that have room for all of theirs, and refuse the others."""
         needed: dict[str, int] = defaultdict(int)
         for one in planned:
             needed[one.log_dir] += one.needed_bytes
-        usable = {target.log_dir: target.usable_bytes for target in self._target.log_dirs}
-        kept, without = [], []
-        for one in planned:
-            room = usable[one.log_dir]
+        reasons: dict[str, str] = {}
+        for log_dirs in self._by_file_system(needed):
+            room = min(
+                (one for one in map(self._target.usable_bytes, log_dirs) if one is not None), default=None
+            )
+            together = sum(needed[log_dir] for log_dir in log_dirs)
             # What an interrupted run has staged is there already, or is removed first
-            if room is None or needed[one.log_dir] <= room + staged_bytes(one.log_dir):
-                kept.append(one)
-            else:
-                reason = (
-                    f"{one.log_dir}: {bytes_text(needed[one.log_dir])} are needed there, and {bytes_text(room)} are "
-                    "usable. Remedy: make room, or restore fewer partitions at a time (--topic, --partition)"
+            if room is not None and together > room + sum(map(staged_bytes, log_dirs)):
+                reasons |= dict.fromkeys(
+                    log_dirs,
+                    f"{', '.join(log_dirs)}: {bytes_text(together)} are needed there, and {bytes_text(room)} are "
+                    "usable. Remedy: make room, or restore fewer partitions at a time (--topic, --partition)",
                 )
-                without.append(replace(refused(one.source, one.mode, [reason]), log_dir=one.log_dir))
+        kept = [one for one in planned if one.log_dir not in reasons]
+        without = [
+            replace(refused(one.source, one.mode, [reasons[one.log_dir]]), log_dir=one.log_dir)
+            for one in planned
+            if one.log_dir in reasons
+        ]
         return kept, without, needed
+
+    @staticmethod
+    def _by_file_system(log_dirs: Iterable[str]) -> Iterable[list[str]]:
+        """Return *log_dirs*, those that share the room of a file system together."""
+        devices: dict[int | str, list[str]] = defaultdict(list)
+        for log_dir in log_dirs:
+            device: int | str = log_dir
+            with suppress(OSError):
+                device = os.stat(log_dir).st_dev
+            devices[device].append(log_dir)
+        return devices.values()
 
     # -- at work -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from recovery.archive.copy.account import CopiedFolder, CopyAccounts
+from recovery.archive.copy.listing import PARTIAL_SUFFIX
 from recovery.archive.copy.manifest import MANIFEST_KEY, CopiedFile
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
@@ -35,9 +36,11 @@ from segfmt.filenames import (
     CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    SWAP_SUFFIX,
     FileKind,
     FolderState,
     file_kind,
@@ -53,22 +56,26 @@ _BY_NAMES_ALONE = (
     "by the names in the archive alone, a first or last segment that is missing does not show. "
     "Remedy: give log dirs with --metadata"
 )
-_NOT_WHOLE = (
-    "archive copy has not copied all of it. Remedy: start that again; if its source is gone, recover the copied log "
-    f"dir (recover --force --log-dirs), and move {MANIFEST_KEY} away while this one is restored (--partition): then "
-    "what is there is taken as it is"
+RECOVER_COPY = (
+    f"take {RECOVERY_POINT_CHECKPOINT} out of the copied log dir, recover that (kafka-log-recovery recover --force "
+    f"--log-dirs), move {MANIFEST_KEY} away if there is one, and restore this one again (--partition)"
 )
+"""What is left of a copied log once it is cut as a broker would cut it."""
+_NOT_WHOLE = "archive copy has not copied all of it. Remedy: start that again; if its source is gone, "
 _READABLE = "Remedy: see that this user can read it, and start again"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
 CHANGED_REMEDY = (
-    "Remedy: copy it again; or, if the copy was recovered or changed on purpose, move "
+    "Remedy: copy it again (archive copy --restart); or, if the copy was recovered or changed on purpose, move "
     f"{MANIFEST_KEY} away while this one is restored (--partition): then what is there is taken as it is"
 )
 _WITHOUT_EPOCHS = (
     f"Remedy: move {LEADER_EPOCH_CHECKPOINT} away, and {MANIFEST_KEY} if there is one, while this one is restored "
     "(--partition): then its leader epochs are those of its batches"
 )
-_DERIVED_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+_NEEDLESS_KINDS = frozenset(
+    {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.DELETED, FileKind.CLEANED}
+)
+"""Of files without which a log is whole: indexes are made anew, and no broker needs the others."""
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -162,7 +169,8 @@ def find_partitions(
     """
     found: list[_Found] = []
     seen = set()
-    for walked in walk(store, layout, is_chosen=is_chosen):
+    on_level = (lambda _prefix, _level: None) if accounts is None else accounts.look_at
+    for walked in walk(store, layout, is_chosen=is_chosen, on_level=on_level):
         if isinstance(walked, UnlistedPrefix):
             unlisted = layout.partition_at(walked.prefix.rstrip("/"))
             reason = f"{walked.prefix}: cannot be listed: {walked.error}. {_READABLE}"
@@ -177,7 +185,7 @@ def find_partitions(
                 copied = None if accounts is None else accounts.folder(where.prefix)
                 found.append(_Found(where, walked, copied))
     if accounts is not None:
-        absent = [(prefix, _NOT_WHOLE) for prefix in accounts.unfinished()]
+        absent = [(prefix, _NOT_WHOLE + RECOVER_COPY) for prefix in accounts.unfinished()]
         absent += [
             (prefix, f"it was copied, and is not there. {CHANGED_REMEDY}") for prefix in accounts.present()
         ]
@@ -225,8 +233,19 @@ def _restorable(
     if one.walked is None:
         return SourcePartition(where=one.where, layout=layout, reasons=(one.reason,))
     if one.copied is not None and not one.copied.is_whole:
-        return SourcePartition(where=one.where, layout=layout, reasons=(_NOT_WHOLE,))
+        return SourcePartition(where=one.where, layout=layout, reasons=(_not_whole(one.walked),))
     return _partition(store, layout, one.walked, broker, one.copied)
+
+
+def _not_whole(walked: Walked) -> str:
+    parts = [name for name in walked.partition.others.names if name.endswith(PARTIAL_SUFFIX)]
+    if not parts:
+        return _NOT_WHOLE + RECOVER_COPY
+    others = " (and the others likewise)" if parts[1:] else ""
+    return (
+        f"{_NOT_WHOLE}rename {parts[0]}, what could be read of that file, to "
+        f"{parts[0].removesuffix(PARTIAL_SUFFIX)} if that is not there{others}, {RECOVER_COPY}"
+    )
 
 
 def _is_current(where: PartitionPrefix, layout: Layout) -> bool:
@@ -251,7 +270,13 @@ def _partition(
             )
             walked = replace(walked, partition=layout.partition(where, table))
     remote = None if broker is None or not layout.is_tiered else broker.remote_log(where)
+    parts = [name for name in walked.partition.others.names if name.endswith(LOG_SUFFIX + PARTIAL_SUFFIX)]
     reasons = [] if copied is None else _unlike(store, copied, objects, walked)
+    swaps = [one.name for one in objects if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if swaps:
+        reasons.append(
+            f"{swaps[0]}: a compaction was cut short, which a broker finishes when it starts. Remedy: {RECOVER_COPY}"
+        )
     if broker is not None and layout.is_tiered:
         hiding = broker.hiding(where)
         if hiding is not None:
@@ -284,6 +309,11 @@ def _partition(
             reasons += [*_overlaps(segments, ends), *_missing_end(store, objects, copy, where, ends)]
             warnings += _of_log_dir(walked, copied)
             warnings += _uncommitted_end(copy, where, ends)
+    if parts:
+        left_out = f"{parts[0]}, what could be read of that file when it was copied, is left out"
+        (reasons if reasons else warnings).append(
+            f"{left_out}. Remedy: rename it to {parts[0].removesuffix(PARTIAL_SUFFIX)} first, if that is not there"
+        )
     epochs: Sequence[LeaderEpochEntry] = ()
     start = None
     if segments and not reasons:
@@ -384,7 +414,7 @@ def _overlaps(segments: Sequence[SourceSegment], ends: Sequence[int | None]) -> 
 
 def _unlike(store: Store, copied: CopiedFolder, objects: Sequence[StoredObject], walked: Walked) -> list[str]:
     """Return what is not as it was copied; indexes do not matter, they are made anew. Logs are read when fetched."""
-    expected = {name: one for name, one in copied.files.items() if file_kind(name) not in _DERIVED_KINDS}
+    expected = {name: one for name, one in copied.files.items() if file_kind(name) not in _NEEDLESS_KINDS}
     found = list(_differences(store, expected, objects))
     if (
         walked.partition.where.prefix and not copied.is_gone
@@ -462,8 +492,7 @@ def _missing_end(
         return []
     return [
         f"its last offset is {_log_end(ends) - 1}, and {end.witness} tells of {end.end_offset - 1}. Remedy: copy the "
-        "log dir again; if its source is gone, recover the copied log dir (recover --force --log-dirs), which gives up "
-        f"what is missing, and move {MANIFEST_KEY} away"
+        f"log dir again; if its source is gone, which gives up what is missing, {RECOVER_COPY}"
     ]
 
 

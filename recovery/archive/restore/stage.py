@@ -82,7 +82,7 @@ class Stage:
                 self.drop(folder)
         for folder, origin in origins.items():
             if not is_folder(self._path(folder)):
-                write_new(os.path.join(self._stage, folder + _ORIGIN_SUFFIX), origin.encode())
+                write_new(self._origin_path(folder), origin.encode())
                 make_folder_like(self._path(folder), self._log_dir)
         # A log dir needs one of a broker's own files to be taken for one
         write_new(os.path.join(self.staged_log_dir, META_PROPERTIES), b"")
@@ -190,7 +190,7 @@ class Stage:
         """Remove a partition's folder."""
         shutil.rmtree(self._path(folder), ignore_errors=True)
         with suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._stage, folder + _ORIGIN_SUFFIX))
+            os.unlink(self._origin_path(folder))
 
     def _write_snapshots(self, store: Store, planned: PlannedRestore, source: SourceSegment) -> None:
         """Write the snapshots of a plain copy that belong to a segment, by their own names."""
@@ -219,9 +219,13 @@ class Stage:
     def _path(self, folder: str) -> str:
         return os.path.join(self.staged_log_dir, folder)
 
+    def _origin_path(self, folder: str) -> str:
+        """Return the file that says what *folder* is made of; the name of a folder may be as long as names can be."""
+        return os.path.join(self._stage, hashlib.sha256(os.fsencode(folder)).hexdigest() + _ORIGIN_SUFFIX)
+
     def _origin_of(self, folder: str) -> str:
         try:
-            return read_small(os.path.join(self._stage, folder + _ORIGIN_SUFFIX)).decode("ascii", "replace")
+            return read_small(self._origin_path(folder)).decode("ascii", "replace")
         except FileNotFoundError:
             return ""
 

@@ -130,6 +130,10 @@ class Target:
         staged = staged_log_dir(log_dir)
         self._to_come |= {os.path.join(log_dir, one): os.path.join(staged, one) for one in folders}
 
+    def usable_bytes(self, log_dir: str) -> int | None:
+        """Return what is free in *log_dir* for the broker's user; None if not known."""
+        return next(target.usable_bytes for target in self.log_dirs if target.log_dir == log_dir)
+
     def existing(self, folder: str) -> list[ExistingLog]:
         """Return what is there of a partition in any of the log dirs."""
         found = []

@@ -173,9 +173,9 @@ def test_two_log_dirs_of_one_name(sample: Sample, tmp_path: Path) -> None:
     report = copy(
         CopyOptions(output=str(tmp_path / "copy"), log_dirs=(f"{tmp_path}/0/data", f"{tmp_path}/1/data"))
     )
-    assert [one.folder for one in report.log_dirs] == ["data", "data-2"]
+    assert [one.folder for one in report.log_dirs] == ["data", "data.2"]
     head = json.loads((tmp_path / "copy" / MANIFEST_KEY).read_text().splitlines()[0])
-    assert head["logDirs"] == {f"{tmp_path}/0/data": "data", f"{tmp_path}/1/data": "data-2"}
+    assert head["logDirs"] == {f"{tmp_path}/0/data": "data", f"{tmp_path}/1/data": "data.2"}
     shutil.copytree(tmp_path / "1" / "data", tmp_path / "2" / "data")
     with pytest.raises(UsageError, match="another log dir"):
         copy(CopyOptions(output=str(tmp_path / "copy"), log_dirs=(f"{tmp_path}/2/data",)))

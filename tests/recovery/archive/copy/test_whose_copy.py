@@ -324,9 +324,9 @@ def test_log_dirs_of_one_name_keep_their_folders(sample: Sample, output: Path, t
         shutil.copytree(source, log_dir)
     first, second = map(str, log_dirs)
     for chosen, folders in (
-        ((first, second), ["data", "data-2"]),
-        ((second, first), ["data-2", "data"]),
-        ((second,), ["data-2"]),
+        ((first, second), ["data", "data.2"]),
+        ((second, first), ["data.2", "data"]),
+        ((second,), ["data.2"]),
     ):
         report = copy(CopyOptions(output=str(output), log_dirs=chosen))
         assert [one.folder for one in report.log_dirs] == folders

@@ -151,7 +151,7 @@ def test_what_is_not_as_it_was_copied_is_refused(
     one = place.restore(place.folder if is_folder else None)
     assert one.status == "refused"
     assert one.reasons[0].startswith(said)
-    assert "Remedy: copy it again; or" in one.reasons[0]
+    assert "Remedy: copy it again (archive copy --restart); or" in one.reasons[0]
 
 
 def test_missing_indexes_do_not_matter(place: Place) -> None:
@@ -236,7 +236,7 @@ def test_deleted_records_stay_deleted_by_the_line_of_the_target(place: Place) ->
     place.lose(name)
     manifest = place.output / MANIFEST_KEY
     lines = manifest.read_text().splitlines(keepends=True)
-    head = json.loads(lines[0]) | {"unfinished": [f"{log_dir.name}/"]}
+    head = json.loads(lines[0]) | {"unfinished": [f"{log_dir.name}/"], "files": len(lines) - 2}
     rest = [line for line in lines[1:] if not line.startswith(f'["{log_dir.name}/{checkpoint.name}"')]
     manifest.write_text(json.dumps(head) + "\n" + "".join(rest))
     (place.output / log_dir.name / checkpoint.name).unlink()
