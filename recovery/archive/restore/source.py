@@ -261,22 +261,11 @@ def _partition(
 ) -> SourcePartition:
     where = walked.partition.where
     objects: Sequence[StoredObject] = ()
-    if not layout.is_tiered:
-        listed = list(store.list_level(where.prefix).objects)
-        objects = [one for one in listed if copied is None or not copied.files or one.name in copied.files]
-        if len(objects) < len(listed):
-            table = ObjectTable.of_rows(
-                where.prefix, [(one.name, one.size_bytes, one.version) for one in objects]
-            )
-            walked = replace(walked, partition=layout.partition(where, table))
-    remote = None if broker is None or not layout.is_tiered else broker.remote_log(where)
     parts = [name for name in walked.partition.others.names if name.endswith(LOG_SUFFIX + PARTIAL_SUFFIX)]
-    reasons = [] if copied is None else _unlike(store, copied, objects, walked)
-    swaps = [one.name for one in objects if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    if swaps:
-        reasons.append(
-            f"{swaps[0]}: a compaction was cut short, which a broker finishes when it starts. Remedy: {RECOVER_COPY}"
-        )
+    if not layout.is_tiered:
+        objects, walked = _as_copied(store, layout, walked, copied)
+    remote = None if broker is None or not layout.is_tiered else broker.remote_log(where)
+    reasons = _wrong_files(store, copied, objects, walked)
     if broker is not None and layout.is_tiered:
         hiding = broker.hiding(where)
         if hiding is not None:
@@ -335,6 +324,33 @@ def _partition(
         warnings=tuple(warnings),
         reasons=tuple(reasons),
     )
+
+
+def _as_copied(
+    store: Store, layout: Layout, walked: Walked, copied: CopiedFolder | None
+) -> tuple[Sequence[StoredObject], Walked]:
+    """Return the files in the folder of a log, and it, without what the copy does not name."""
+    where = walked.partition.where
+    listed = list(store.list_level(where.prefix).objects)
+    objects = [one for one in listed if copied is None or not copied.files or one.name in copied.files]
+    if len(objects) == len(listed):
+        return listed, walked
+    table = ObjectTable.of_rows(where.prefix, [(one.name, one.size_bytes, one.version) for one in objects])
+    return objects, replace(walked, partition=layout.partition(where, table))
+
+
+def _wrong_files(
+    store: Store, copied: CopiedFolder | None, objects: Sequence[StoredObject], walked: Walked
+) -> list[str]:
+    """Return what is not as it was copied, and what a broker would change before it loads the log."""
+    swaps = [one.name for one in objects if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    return [
+        *([] if copied is None else _unlike(store, copied, objects, walked)),
+        *(
+            f"{name}: a compaction was cut short, which a broker finishes when it starts. Remedy: {RECOVER_COPY}"
+            for name in swaps[:1]
+        ),
+    ]
 
 
 def _topic_id(store: Store, where: PartitionPrefix) -> str:
