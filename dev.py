@@ -6,11 +6,12 @@
     python3 dev.py test --quick    those that need no JVM, no server and no package index: the gate for a change
     python3 dev.py check           ruff, mypy and the import contracts
     python3 dev.py docs            build the site of the documents into build/site; a dead link or anchor is an error
+    python3 dev.py release         build wheel, source distribution and site from the last commit into dist; --tag vX.Y.Z
     python3 dev.py run ...         kafka-log-recovery with these arguments
 
 Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
 `.venv`, made again when pyproject.toml changes: 330 MB, and 1.3 GB once `test` or `check` add their tools. That of
-`docs` is `.venv-docs`, made from docs/requirements.txt. Compiled kernels and Kafka's jars go into the user's cache
+`docs` is `.venv-docs`, made from docs/requirements.txt, that of `release` `.venv-release`. Compiled kernels and Kafka's jars go into the user's cache
 folder.
 """
 
@@ -28,20 +29,23 @@ ENVIRONMENT = ROOT / ".venv"
 STAMP = ENVIRONMENT / "made-from"
 MADE_FOR_DEVELOPERS = "made-for-developers"
 """The stamp of an environment with all that tests and checks need."""
+RELEASE_ENVIRONMENT = ROOT / ".venv-release"
 SITE_ENVIRONMENT = ROOT / ".venv-docs"  # apart, so that neither demo nor tests wait for it
 OWN_PROCESS = ("-n", "--numprocesses", "--dist", "--pdb", "--trace", "-s", "--capture")  # options of pytest
 
 
 def main(arguments: list[str]) -> int:
     """Run one of the commands above and return its exit code."""
-    commands = {"demo": demo, "test": test, "check": check, "docs": docs, "run": run}
+    commands = {"demo": demo, "test": test, "check": check, "docs": docs, "release": release, "run": run}
     if sys.version_info < (3, 11):  # noqa: UP036 - this is the file that tells
         print(f"dev.py: Python 3.11 or newer is needed, this is {sys.version.split()[0]}", file=sys.stderr)
         return 1
     if not arguments or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 1
-    if arguments[0] != "docs" and not make_environment(for_developers=arguments[0] in ("test", "check")):
+    if arguments[0] not in ("docs", "release") and not make_environment(
+        for_developers=arguments[0] in ("test", "check")
+    ):
         return 1
     return commands[arguments[0]](arguments[1:])
 
@@ -89,6 +93,15 @@ def docs(_arguments: list[str]) -> int:
         return 1
     os.environ["NO_MKDOCS_2_WARNING"] = "1"  # an advertisement of the theme
     return python("-m", "mkdocs", "build", "--strict", environment=SITE_ENVIRONMENT).returncode
+
+
+def release(arguments: list[str]) -> int:
+    """Build what a release consists of; nothing is published."""
+    requirements = ROOT / "deploy" / "release-requirements.txt"
+    stamp = RELEASE_ENVIRONMENT / "made-from"
+    if not environment_made(RELEASE_ENVIRONMENT, stamp, requirements, ("-r", str(requirements))):
+        return 1
+    return python("-m", "deploy.release", *arguments, environment=RELEASE_ENVIRONMENT).returncode
 
 
 def run(arguments: list[str]) -> int:
