@@ -6,13 +6,13 @@
     python3 dev.py test --quick    those that need no JVM, no server and no package index: the gate for a change
     python3 dev.py check           ruff, mypy and the import contracts
     python3 dev.py docs            build the site of the documents into build/site; a dead link or anchor is an error
-    python3 dev.py release         build wheel, source distribution and site from the last commit into dist; --tag vX.Y.Z
+    python3 dev.py release         build wheel, sources and site from the last commit into dist; --tag vX.Y.Z
     python3 dev.py run ...         kafka-log-recovery with these arguments
 
 Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
 `.venv`, made again when pyproject.toml changes: 330 MB, and 1.3 GB once `test` or `check` add their tools. That of
-`docs` is `.venv-docs`, made from docs/requirements.txt, that of `release` `.venv-release`. Compiled kernels and Kafka's jars go into the user's cache
-folder.
+`docs` is `.venv-docs`, that of `release` `.venv-release`, made from requirements.txt in docs and in deploy. Compiled
+kernels and Kafka's jars go into the user's cache folder.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def docs(_arguments: list[str]) -> int:
 
 def release(arguments: list[str]) -> int:
     """Build what a release consists of; nothing is published."""
-    requirements = ROOT / "deploy" / "release-requirements.txt"
+    requirements = ROOT / "deploy" / "requirements.txt"
     stamp = RELEASE_ENVIRONMENT / "made-from"
     if not environment_made(RELEASE_ENVIRONMENT, stamp, requirements, ("-r", str(requirements))):
         return 1
