@@ -31,7 +31,8 @@ class ArchiveReport:
         left_out: how many of them are not among `objects`.
         noted: rows of sound objects with notes, of which `tally.notes` has the number.
         known_segments: segments that an earlier run has read and that have not changed.
-        metadata_findings: what is wrong with the metadata topic itself, and with checkpoints of its log dirs.
+        metadata_findings: what is wrong with the metadata topic itself, with checkpoints of its log dirs, with copies
+            as such.
         unlisted: prefixes that could not be listed.
         output: where the results are; None if they were not kept.
         quarantine: where the objects are that were replaced in place; None if nothing is replaced.
@@ -66,7 +67,7 @@ class ArchiveReport:
 
     @property
     def exit_code(self) -> int:
-        """130 or 143, 4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
+        """129, 130 or 143, 4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
         if self.signal_number:
             return 128 + self.signal_number
         of_metadata = {finding.severity for finding in self.metadata_findings}

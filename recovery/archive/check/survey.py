@@ -23,7 +23,7 @@ from recovery.archive.stores.archived import (
     is_temporary,
 )
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable
-from recovery.archive.stores.store import Store
+from recovery.archive.stores.store import Level, Store
 from recovery.broker.config import BrokerConfig
 from recovery.broker.topic_configs import TopicConfigs
 from recovery.check.tasks import unflushed_from
@@ -69,6 +69,7 @@ def survey(
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
     others: Sequence[Layout] = (),
+    on_level: Callable[[str, Level], None] = lambda _prefix, _level: None,
 ) -> Iterator[SurveyedPartition | UnlistedPrefix | OtherLayout]:
     """Yield the partitions in *store* in the order of prefixes.
 
@@ -80,6 +81,7 @@ def survey(
         is_chosen: whether a partition is to be read.
         topic_configs: settings of topics; they take precedence over those of a copied metadata log.
         others: layouts whose partitions are named.
+        on_level: is told each prefix above partitions, and what is there.
 
     Raises:
         OSError: the archive itself cannot be listed.
@@ -87,7 +89,7 @@ def survey(
     expected = Expectations() if expected is None else expected
     parent, copy, settings = "", LogDirCopy(), CopiedSettings(topic_configs, None)
     is_first = True
-    for walked in walk(store, layout, is_chosen=is_chosen, others=others):
+    for walked in walk(store, layout, is_chosen=is_chosen, others=others, on_level=on_level):
         if not isinstance(walked, Walked):
             yield walked
             continue

@@ -22,6 +22,7 @@ from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.survey import SurveyedPartition, missing_partitions, survey
 from recovery.archive.check.survey_spool import SurveySpool
 from recovery.archive.check.unended_runs import saved_by, unended_runs
+from recovery.archive.copy.findings import CopyFindings
 from recovery.archive.engine.engine import Engine, OpenEngine, RunPlan, RunSize
 from recovery.archive.engine.verdicts import FoldResult
 from recovery.archive.inventory.expectations import Expectations, open_expectations
@@ -169,9 +170,11 @@ class ArchiveRun:
         with ExitStack() as stack:
             stack.callback(_note_removed, report, removed)
             expected = open_expectations(self._options.metadata, stack)
+            copies = CopyFindings(self._store)
             unversioned = 0
             topics: set[str] = set()
-            for partition in self._partitions(expected, report):
+            for partition in self._partitions(expected, report, copies):
+                copies.see(partition.head.where)
                 removed += partition.removed
                 report.notes += (Note(text=partition.note),) if partition.note else ()
                 topics.add(partition.head.where.topic)
@@ -191,14 +194,16 @@ class ArchiveRun:
                 self._choice.refuse_missing(self._store.url)
                 if not spool.partition_count:
                     refuse_nothing(self._store, self._layout)
-            report.metadata_findings = expected.findings()
+            report.metadata_findings = (*expected.findings(), *copies.findings(self._choice))
         self._progress.surveyed(
             partition_count=spool.partition_count,
             segment_count=spool.segment_count,
             log_bytes=spool.log_bytes,
         )
 
-    def _partitions(self, expected: Expectations, report: ArchiveReport) -> Iterator[SurveyedPartition]:
+    def _partitions(
+        self, expected: Expectations, report: ArchiveReport, copies: CopyFindings
+    ) -> Iterator[SurveyedPartition]:
         """Yield the partitions in all layouts that are asked for; then those that are missing."""
         others = OtherLayouts()
         layouts = [self._layout]
@@ -213,6 +218,7 @@ class ArchiveRun:
                 is_chosen=self._choice,
                 topic_configs=self._topic_configs,
                 others=all_but(layout),
+                on_level=copies.look_at,
             ):
                 if isinstance(found, SurveyedPartition):
                     yield found

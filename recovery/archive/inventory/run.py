@@ -11,6 +11,7 @@ import uuid
 from contextlib import ExitStack
 from typing import Any
 
+from recovery.archive.copy.findings import CopyFindings
 from recovery.archive.inventory.entry import PartitionInventory
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.inventory.missing_folders import find_missing_folders
@@ -82,7 +83,8 @@ def inventory(
     if output is not None:
         load(f"--output {output}", "pyarrow", extras=ARCHIVE)
     store = options.open()
-    archive = ArchiveWalk(store, options.layout, is_chosen=is_chosen)
+    copies = CopyFindings(store)
+    archive = ArchiveWalk(store, options.layout, is_chosen=is_chosen, on_level=copies.look_at)
     report = InventoryReport(url=store.url, layout=archive.layouts[0].name)
     rows = None
     if output is not None:
@@ -96,6 +98,7 @@ def inventory(
         for layout, walked in archive.partitions():
             if stop is not None:
                 stop.check()
+            copies.see(walked.partition.where)
             if not layout.is_tiered and walked.parent not in log_dirs:
                 log_dirs.add(walked.parent)
                 copy = read_log_dir_copy(store, walked.siblings)
@@ -113,7 +116,7 @@ def inventory(
             is_chosen.refuse_missing(store.url)
             if not report.topics:
                 refuse_nothing(store, archive.layouts[0])
-        report.add_findings("", expectations.findings())
+        report.add_findings("", (*expectations.findings(), *copies.findings(is_chosen)))
     if rows is not None:
         rows.write()
     report.duration_ms = round((time.monotonic() - started_s) * 1000)

@@ -8,7 +8,7 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.layouts import AUTO, OtherLayouts, all_but, layout_of, make_layout
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.stores.archived import PartitionPrefix
-from recovery.archive.stores.store import Store
+from recovery.archive.stores.store import Level, Store
 
 
 class ArchiveWalk:
@@ -18,6 +18,7 @@ class ArchiveWalk:
         store: the archive.
         name: of the layout, or auto.
         is_chosen: which partitions.
+        on_level: is told each prefix above partitions, and what is there.
 
     Attributes:
         layouts: that were looked for so far, at least one.
@@ -28,12 +29,20 @@ class ArchiveWalk:
         OSError: the archive cannot be listed.
     """
 
-    def __init__(self, store: Store, name: str, *, is_chosen: Callable[[PartitionPrefix], bool]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        *,
+        is_chosen: Callable[[PartitionPrefix], bool],
+        on_level: Callable[[str, Level], None] = lambda _prefix, _level: None,
+    ) -> None:
         self.layouts: list[Layout] = [layout_of(store, name)]
         self.unlisted: list[UnlistedPrefix] = []
         self._store = store
         self._finds_others = name == AUTO
         self._is_chosen = is_chosen
+        self._on_level = on_level
         self._others = OtherLayouts()
 
     @property
@@ -58,7 +67,13 @@ class ArchiveWalk:
             OSError: the archive itself cannot be listed.
         """
         for layout in self.layouts:
-            for walked in walk(self._store, layout, is_chosen=self._is_chosen, others=all_but(layout)):
+            for walked in walk(
+                self._store,
+                layout,
+                is_chosen=self._is_chosen,
+                others=all_but(layout),
+                on_level=self._on_level,
+            ):
                 if isinstance(walked, Walked):
                     yield layout, walked
                 elif isinstance(walked, OtherLayout):

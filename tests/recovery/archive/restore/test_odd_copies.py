@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.copy import listing
 from recovery.archive.copy.manifest import MANIFEST_KEY, read_document
 from recovery.archive.copy.options import CopyOptions
@@ -23,6 +24,7 @@ from recovery.engine.api import recover
 from recovery.engine.options import RecoverOptions
 from recovery.errors import UnsafeError, UsageError
 from recovery.saved.undo import undo
+from recovery.spark import archive as archive_module
 from recovery.write.undo_notice import UNDO_NOTICE
 from tests.logs.samples import Sample, tree_of, unpack
 
@@ -379,3 +381,27 @@ def test_without_any_word_on_leader_epochs_they_become_0(tmp_path: Path) -> None
     lose(sample, NAME, "__cluster_metadata-0")
     (one,) = restored(sample, tmp_path / "archive", topic_ids={"plain": "AAAAAAAHAAAAAAAAAAAAAA"}).partitions
     assert (one.status, one.leader_epochs) == ("restored", "renumbered")
+
+
+def checks(archive: Path) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Return exit code and findings of `archive verify` and of `archive inventory`."""
+    verified = archive_module.check(CheckOptions(url=str(archive)), engine="process")
+    listed = inventory(ArchiveOptions(url=str(archive)))
+    return [
+        (verified.exit_code, [(one.rule, one.file) for one in verified.metadata_findings]),
+        (
+            listed.exit_code,
+            [(one.rule, one.file) for _, one in listed.findings if one.severity == "unchecked"],
+        ),
+    ]
+
+
+def test_verify_and_inventory_take_a_copy_at_its_word(log_dir: Path, output: Path) -> None:
+    copied(output, log_dir)
+    assert checks(output) == [(0, []), (0, [])]
+    leave_unfinished(output, log_dir)
+    in_part = [("copy-in-part", f"{log_dir.name}/{NAME}/")]
+    assert checks(output) == [(4, in_part)] * 2
+    assert [code for code, _ in checks(output.parent)] == [4, 4]
+    (output / MANIFEST_KEY).write_text("junk")
+    assert [code for code, _ in checks(output / log_dir.name)] == [4, 4]
