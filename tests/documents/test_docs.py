@@ -57,8 +57,9 @@ _OTHER_TOOLS_OPTIONS = {
     *("--archives", "--conf", "--py-files", "--what"),
     *("--no-deps", "--wheel-dir", "--timestamps", "--replicas"),
     *("--group", "--transactional-id"),
+    *("--target", "--build-arg", "--pull", "--no-cache"),
 }
-"""Options in the documents that are not ours: mypy's, Kafka's tools', coverage's, spark-submit's, pip's, kubectl's."""
+"""Options in the documents that are not ours: of mypy, Kafka's tools, coverage, spark-submit, pip, kubectl, docker."""
 
 _OPTIONS_OF_CAMPAIGNS = ("--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json")
 _OPTIONS_OF_OUR_TOOLS = {
