@@ -94,7 +94,7 @@ class VerifyReport:
 
     @property
     def exit_code(self) -> int:
-        """130 or 143, 1, 4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
+        """129, 130 or 143, 1, 4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
         if self.signal_number:
             return 128 + self.signal_number
         errors = [log_dir for log_dir in self.log_dirs if log_dir.error is not None]

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.kernel_cache is not None:
         os.environ[kernels.CACHE_ENVIRONMENT] = os.path.abspath(arguments.kernel_cache)
-    print("compiling kernels for this CPU, once, about 20 s", file=sys.stderr)  # noqa: T201 - what a command line says
+    print("compiling the kernels for this CPU that are not there yet: once, about 20 s", file=sys.stderr)  # noqa: T201 - what a command line says
     from native import cpu
 
     path = cpu.choose()

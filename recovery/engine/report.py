@@ -278,7 +278,7 @@ class RecoveryReport:
         cpu_path: how checksums were computed: portable, sse42-pclmul or avx512-vpclmul.
         kernel_origin: where the kernels come from: cache, compiled (and kept there), memory (of this process).
         release: of the broker that will start, whose rules were followed, and how it is known.
-        signal_exit_code: 130 or 143 if a signal ended the run.
+        signal_exit_code: 129, 130 or 143 if a signal ended the run.
         phases: where the threads' time went.
         notes: on the whole run: settings that were assumed, files that are missing.
     """

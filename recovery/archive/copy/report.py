@@ -159,7 +159,7 @@ class CopyReport:
 
     @property
     def exit_code(self) -> int:
-        """1: the output failed; 130 or 143: interrupted; 4: some could not be read; 0: all is there."""
+        """1: the output failed; 129, 130 or 143: interrupted; 4: some could not be read; 0: all is there."""
         if self.error is not None:
             return 1
         if self.signal_number is not None:

@@ -131,7 +131,7 @@ class RestoreReport:
     def exit_code(self) -> int:
         """0: all is there; 1: an I/O error in every log dir; 4: in some, or partitions were refused or failed.
 
-        130 or 143: interrupted.
+        129, 130 or 143: interrupted.
         """
         if self.signal_number is not None:
             return 128 + self.signal_number

@@ -33,7 +33,7 @@ def test_all_kernels_are_where_they_were_to_go_and_another_user_takes_them(ram_p
     kept = ram_path / "kernels"
     done = run("warm", "--kernel-cache", kept)
     assert done.exit_code == 0, done.stderr
-    assert "compiling kernels for this CPU" in done.stderr
+    assert "compiling the kernels for this CPU" in done.stderr
     assert done.stdout.startswith(f"{len(kernels.ALL)} kernels for ")
     (folder,) = kept.glob("kernels-*")
     assert done.stdout.rstrip().endswith(f" s, in {folder}")
