@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger, forget_run
-from recovery.errors import JournalError, UnsafeError
+from recovery.errors import JournalError, UnsafeError, UsageError
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.quarantine_place import (
     UNDO_JOURNAL,
@@ -106,6 +106,7 @@ def undo(
 
     Raises:
         LogDirLockedError: a broker or a recovery is running; nothing was changed.
+        UsageError: a log dir has no such run; nothing was changed.
         UnsafeError: a log dir has changed since, or its recovery is not finished; nothing was changed.
         OSError: an I/O error; the next `undo` resumes.
     """
@@ -216,7 +217,7 @@ def _chosen(
     else:
         last = next((undoing for undoing in undoings if undoing.run == run), interrupted)
         if last is None:
-            raise UnsafeError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
+            raise UsageError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
     return [] if last is None else undoings[: undoings.index(last) + 1]
 
 

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from recovery.errors import JournalError, LogDirLockedError, UnsafeError
+from recovery.errors import JournalError, LogDirLockedError, UnsafeError, UsageError
 from recovery.load.model import LogSettings
 from recovery.plan.actions import action_words
 from recovery.saved import undo as module
@@ -503,7 +503,7 @@ class TestRefused:
             undo([str(victim.log_dir)])
 
     def test_an_unknown_run(self, victim: Victim) -> None:
-        with pytest.raises(UnsafeError, match="no run 2020"):
+        with pytest.raises(UsageError, match="no run 2020"):
             undo([str(victim.log_dir)], run="2020")
 
     def test_nothing_to_take_back(self, samples: list[Sample]) -> None:
