@@ -65,6 +65,8 @@ def column_of(hint: Any) -> Column:  # noqa: ANN401 - a type, with or without ar
     import pyarrow as pa
 
     kind, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hasattr(kind, "__value__"):  # a `type` statement, as NDArray is from numpy 2.5 on
+        return column_of(kind.__value__[arguments])
     plain = {int: pa.int64(), bool: pa.bool_(), str: pa.string(), bytes: pa.binary()}
     if hint in plain:
         return _Plain(plain[hint])

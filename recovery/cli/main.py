@@ -86,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     code = _run(argv)
     if argv is None:
+        _discard_unwritten()
         for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
     return code
@@ -146,6 +147,15 @@ def _complain(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line)
         sys.stderr.flush()
+
+
+def _discard_unwritten() -> None:
+    """Give up messages that standard error does not take: the interpreter would end with 120 after its last flush."""
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _open_closed_streams() -> None:

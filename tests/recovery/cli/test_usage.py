@@ -251,6 +251,8 @@ class TestStreamsThatAreGone:
     def shell(self, sample: Sample, redirections: str) -> Done:
         done = subprocess.run(
             ["sh", "-c", f'"$@" {redirections}', "sh", *self.arguments(sample)],
+            # With buffers, whose last flush the interpreter counts as well
+            env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
             capture_output=True,
             text=True,
             check=False,
