@@ -156,7 +156,8 @@ REMEDIES: dict[Rule, str] = {
     "missing-segment": "restore its objects from a backup: a consumer gets an error at these offsets",
     "missing-folder": "copy the folder as well; if it is not to be there, choose the others with --topic, or remove "
     "the line from the copied checkpoint",
-    "copy-in-part": "start `archive copy` again; if its source is gone, docs/archives/copy.md says what can be had",
+    "copy-in-part": "start `archive copy` again; if its source is gone, docs/archives/copy.md says what can be had. "
+    "If the copy was recovered or changed on purpose: move its manifest away",
     "archive-gap": "copy these offsets from a replica that has them, or from a backup",
     "orphan": "no broker reads it: compare with the brokers, then delete its objects by hand",
     "not-compared": "give --metadata the log dirs of all brokers that have partitions of __remote_log_metadata, or "

@@ -174,7 +174,7 @@ class ArchiveRun:
             unversioned = 0
             topics: set[str] = set()
             for partition in self._partitions(expected, report, copies):
-                copies.see(partition.head.where)
+                copies.see(partition.head.archived)
                 removed += partition.removed
                 report.notes += (Note(text=partition.note),) if partition.note else ()
                 topics.add(partition.head.where.topic)

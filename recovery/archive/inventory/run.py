@@ -98,7 +98,7 @@ def inventory(
         for layout, walked in archive.partitions():
             if stop is not None:
                 stop.check()
-            copies.see(walked.partition.where)
+            copies.see(walked.partition)
             if not layout.is_tiered and walked.parent not in log_dirs:
                 log_dirs.add(walked.parent)
                 copy = read_log_dir_copy(store, walked.siblings)

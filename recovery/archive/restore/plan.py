@@ -47,6 +47,11 @@ class PlannedRestore:
     warnings: tuple[str, ...]
 
     @property
+    def log_start_offset(self) -> int:
+        """Where the whole log begins, its part in remote storage included."""
+        return self.source.first_offset if self.remote_start_offset is None else self.remote_start_offset
+
+    @property
     def needed_bytes(self) -> int:
         """Bytes on disk, at most."""
         if self.mode == "aux":
@@ -69,9 +74,7 @@ class PlannedRestore:
             log_dir=self.log_dir,
             segments=len(segments) if self.mode == "full" else 1,
             size_bytes=self.source.size_bytes if self.mode == "full" else 0,
-            log_start_offset=self.source.first_offset
-            if self.remote_start_offset is None
-            else self.remote_start_offset,
+            log_start_offset=self.log_start_offset,
             log_end_offset=end if self.next_offset is None else self.next_offset,
             leader_epochs="renumbered" if self.is_renumbered else "kept",
             retained=self.retained,

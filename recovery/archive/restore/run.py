@@ -418,10 +418,18 @@ class _Run:
         if not staged:
             return {}
         facts = self._target.facts
+        # Of the others all is local now. With a remote part, its leader epochs, producers and aborted transactions stay
+        tiered = {
+            planned.source.where.topic
+            for one in staged.values()
+            for planned in one.sound
+            if planned.remote_start_offset is not None
+        }
 
         def settings_of(topic: str) -> LogSettings:
-            # Its records are local now, all of them
-            return replace(facts.settings_of(topic), remote_log_enabled=False, remote_log_known=True)
+            return replace(
+                facts.settings_of(topic), remote_log_enabled=topic in tiered, remote_log_known=True
+            )
 
         options = replace(
             self._options.broker,

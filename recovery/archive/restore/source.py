@@ -118,6 +118,8 @@ class SourcePartition:
         epochs: leader epochs of the log.
         log_start_offset: None if not known: the log begins with its first segment.
         end_offset: of its last record, None if not known.
+        snapshots_before: of producers at the beginning of the first segment or before, as a part in remote storage
+            has left them.
         gaps: offsets that no segment has, a sentence each; a compacted log may have some.
         warnings: what the restored log will lack.
         reasons: why it cannot be restored; a sentence each.
@@ -130,6 +132,7 @@ class SourcePartition:
     epochs: Sequence[LeaderEpochEntry] = ()
     log_start_offset: int | None = None
     end_offset: int | None = None
+    snapshots_before: Sequence[StoredObject] = ()
     gaps: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -320,6 +323,7 @@ def _partition(
         epochs=epochs,
         log_start_offset=start,
         end_offset=end,
+        snapshots_before=[one for one in walked.partition.others if file_kind(one.name) is FileKind.SNAPSHOT],
         gaps=tuple(gaps),
         warnings=tuple(warnings),
         reasons=tuple(reasons),

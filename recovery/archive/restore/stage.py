@@ -17,7 +17,7 @@ import numpy as np
 from recovery.archive.restore.fetch import RENUMBERED_EPOCH, fetch_segment, of_log_dir
 from recovery.archive.restore.plan import PlannedRestore
 from recovery.archive.restore.source import SourceSegment
-from recovery.archive.stores.archived import PartKind
+from recovery.archive.stores.archived import PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.errors import DamagedSegmentError
@@ -90,7 +90,7 @@ class Stage:
     def write_checkpoints(self, partitions: Iterable[PlannedRestore]) -> None:
         """Write where the logs begin: that of some is within a segment, and nothing of any is recovered yet."""
         starts = {
-            (planned.source.where.topic, planned.source.where.partition): planned.source.first_offset
+            (planned.source.where.topic, planned.source.where.partition): planned.log_start_offset
             for planned in partitions
         }
         for name, offsets in (
@@ -155,6 +155,8 @@ class Stage:
         epochs = [(RENUMBERED_EPOCH, source.first_offset)] if planned.is_renumbered else source.epochs
         if epochs and source.segments:
             self._write(name, LEADER_EPOCH_CHECKPOINT, encode_leader_epoch_checkpoint(epochs))
+        if planned.remote_start_offset is not None:
+            self._write_as_they_are(store, planned, source.snapshots_before)
         metadata = encode_partition_metadata(PartitionMetadata(topic_id=planned.topic_id))
         self._write(name, PARTITION_METADATA, metadata)
         if planned.next_offset is not None:
@@ -195,7 +197,14 @@ class Stage:
     def _write_snapshots(self, store: Store, planned: PlannedRestore, source: SourceSegment) -> None:
         """Write the snapshots of a plain copy that belong to a segment, by their own names."""
         own = source.segment.parts.get(PartKind.SNAPSHOT)
-        for stored in (*source.segment.snapshots.values(), *([] if own is None else [own])):
+        self._write_as_they_are(
+            store, planned, (*source.segment.snapshots.values(), *([] if own is None else [own]))
+        )
+
+    def _write_as_they_are(
+        self, store: Store, planned: PlannedRestore, snapshots: Iterable[StoredObject]
+    ) -> None:
+        for stored in snapshots:
             with suppress(FileNotFoundError):
                 data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
                 self._write(planned.source.name, stored.name, data)

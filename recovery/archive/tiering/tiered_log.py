@@ -51,6 +51,8 @@ class TieredLog:
 
         Kafka: RemoteLogManager.findHighestRemoteOffset.
         """
+        if not self.epochs:
+            return NOTHING_COPIED
         ends = [entry.start_offset for entry in self.epochs[1:]] + [self.log_end_offset]
         for entry, end_offset in zip(reversed(self.epochs), reversed(ends), strict=True):
             highest = cache.highest_offset(entry.epoch)

@@ -220,6 +220,10 @@ def test_a_topic_of_which_nothing_was_copied_is_known_to_be_empty(archive: Tiere
     (one,) = done.report["partitions"]
     assert done.exit_code == 0
     assert one["archivedSegments"] == one["missingSegments"] == one["orphanSegments"] == 0
+    (folder,) = (path / "empty-0" for path in archive.log_dirs if (path / "empty-0").is_dir())
+    (folder / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")  # as a recovery leaves it
+    done = metrics(archive, archive.path, "--topic", "empty")
+    assert (done.exit_code, done.report["partitions"][0]["highestCopiedOffset"]) == (0, -1)
 
 
 def test_segments_of_a_partition_that_no_record_is_about_are_not_compared(archive: TieredArchive) -> None:

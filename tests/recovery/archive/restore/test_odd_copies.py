@@ -403,5 +403,17 @@ def test_verify_and_inventory_take_a_copy_at_its_word(log_dir: Path, output: Pat
     in_part = [("copy-in-part", f"{log_dir.name}/{NAME}/")]
     assert checks(output) == [(4, in_part)] * 2
     assert [code for code, _ in checks(output.parent)] == [4, 4]
+    manifest = output / MANIFEST_KEY
+    copied(output, log_dir)
+    assert checks(output) == [(0, []), (0, [])]
+    last = max((output / log_dir.name / NAME).glob("*.log"))
+    kept = last.read_bytes()
+    last.unlink()
+    assert checks(output) == [(4, in_part)] * 2
+    last.write_bytes(kept[:-1])
+    assert checks(output)[1] == (4, in_part)
+    last.write_bytes(kept)
+    manifest.rename(output / "away")
+    assert checks(output) == [(0, []), (0, [])]
     (output / MANIFEST_KEY).write_text("junk")
     assert [code for code, _ in checks(output / log_dir.name)] == [4, 4]

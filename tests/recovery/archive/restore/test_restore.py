@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.run import copy
 from recovery.archive.options import ArchiveOptions
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import RestoredPartition, RestoreReport
 from recovery.archive.restore.run import restore
+from recovery.engine.api import recover
 from recovery.engine.options import RecoverOptions
 from recovery.errors import UsageError
 from recovery.saved.undo import undo
@@ -314,3 +317,31 @@ def test_a_log_that_is_being_moved_to_another_log_dir_is_left_alone(archive: Tie
     assert one_of(report, "plain-0").status == "restored"
     assert one_of(report, "codecs-0").status == "refused"
     assert str(folder) in one_of(report, "codecs-0").reasons[0]
+
+
+def test_the_local_part_of_a_tiered_log_comes_back_with_what_tells_of_the_remote_part(tmp_path: Path) -> None:
+    """Without its leader epochs a broker would delete the remote segments as unreferenced."""
+    archive = unpack_tiered(tmp_path)
+    output = tmp_path / "copy"
+    before_expiry = {"now_ms": 1_795_325_156_990}  # of its producers
+    options = options_of(archive, broker=before_expiry).broker
+    assert recover(None, replace(options, force=True)).exit_code == 0
+    assert copy(CopyOptions(output=str(output), log_dirs=tuple(map(str, archive.log_dirs)))).exit_code == 0
+    folders = [
+        path
+        for log_dir in archive.log_dirs
+        for path in log_dir.iterdir()
+        if path.name.rpartition("-")[0]
+        in ("plain", "codecs", "transactions", "deleted-records", "stuck-copy")
+    ]
+    names = [path.name for path in folders]
+    before = {path: tree_of(path) for path in folders}
+    for path in folders:
+        shutil.rmtree(path)
+    report = restored(archive, url=str(output), names=names, metadata=False, broker=before_expiry)
+    assert report.exit_code == 0, report.to_text(1)
+    for path in folders:
+        found = tree_of(path)
+        for name in before[path].keys() | found.keys():
+            if not str(name).endswith((".index", ".timeindex")):
+                assert found.get(name) == before[path].get(name), (path.name, name)
