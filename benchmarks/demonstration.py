@@ -60,6 +60,7 @@ def _worth_watching(folder: Path, size_bytes: int) -> bool:
     made = generate(
         folder / "made",
         Shape(bytes_total=size_bytes, batch_bytes=16 << 10, partitions=8, dirs=2),
+        with_broker=all(map(shutil.which, ("java", "mvn"))),  # else the log dirs know no settings of topics
     )
     logs = sorted(made.log_dirs[0].glob("*-*/*.log"))
     _flip(logs[len(logs) // 2])

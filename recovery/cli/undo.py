@@ -40,9 +40,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
         "undo",
-        help="take the newest recovery of each log dir back",
-        description="Put every log, epoch file, checkpoint and name back as it was before recover. Nothing is "
-        "touched if anything has changed since, for instance because a broker was started.",
+        help="take the newest recovery or restore of each log dir back",
+        description="Put every log, epoch file, checkpoint and name back as it was before the newest recover or "
+        "archive restore that changed a partition; later runs go first. Nothing is touched if anything has changed "
+        "since, for instance because a broker was started.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,7 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "--run",
         metavar="NAME",
         dest="run_name",
-        help="the run to take back (default: the newest of each log dir)",
+        help="the run to take back, with those after it (default: the newest of each log dir that changed a partition)",
     )
     parser.add_argument("-n", "--dry-run", action="store_true", help="change nothing, say what would be done")
     add_progress_argument(parser)

@@ -380,7 +380,8 @@ def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None, int]
     """Yield (log dir, given folder for quarantine, count of runs) where this run or unreported ones kept something."""
     for log_dir in report.log_dirs:
         folders = {cut.quarantine for cut in log_dir.earlier_cuts}
-        if not report.dry_run:
+        # Of a mere hand-off undo would take back the run before as well
+        if not report.dry_run and (log_dir.repairs or any(one.actions for one in log_dir.partitions)):
             folders.add(log_dir.quarantine)
         places = Counter(given_place(log_dir.log_dir, folder) for folder in folders if folder)
         yield from ((log_dir.log_dir, place, count) for place, count in places.items())

@@ -220,9 +220,12 @@ class LogDirRestore:
             is_failed = any(isinstance(fault, OSError) for fault in faults)
             texts = [_text(planned, fault) for fault in faults]
             return _left(planned, texts, status="failed" if is_failed else "refused")
-        if planned.mode == "aux" or self.failure is not None:
+        if self.failure is not None:
             return result
         try:
+            if planned.mode == "aux":
+                left_open = _open_transactions(self.stage, planned, result)
+                return replace(result, warnings=(*result.warnings, *left_open))
             return self._judged(planned, result, report)
         except OSError as error:
             self.fail(error)
