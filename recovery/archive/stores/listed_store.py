@@ -20,6 +20,7 @@ import json
 import os
 import sqlite3
 import threading
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -54,6 +55,7 @@ class ListedStore:
         self._store = store
         self._lock = threading.Lock()
         self._database = sqlite3.connect("", check_same_thread=False)  # a file without a name
+        weakref.finalize(self, self._database.close)  # Python 3.13 warns of one that is not closed
         self._database.executescript(
             "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
             "CREATE TABLE objects (parent TEXT, name TEXT, size INTEGER, version TEXT);"
