@@ -87,9 +87,7 @@ def check(_arguments: list[str]) -> int:
 
 def docs(_arguments: list[str]) -> int:
     """Build the site of the documents; what leads nowhere in them is an error."""
-    requirements = ROOT / "docs" / "requirements.txt"
-    stamp = SITE_ENVIRONMENT / "made-from"
-    if not environment_made(SITE_ENVIRONMENT, stamp, requirements, ("-r", str(requirements))):
+    if not required(ROOT / "docs" / "requirements.txt", SITE_ENVIRONMENT):
         return 1
     os.environ["NO_MKDOCS_2_WARNING"] = "1"  # an advertisement of the theme
     return python("-m", "mkdocs", "build", "--strict", environment=SITE_ENVIRONMENT).returncode
@@ -97,9 +95,7 @@ def docs(_arguments: list[str]) -> int:
 
 def release(arguments: list[str]) -> int:
     """Build what a release consists of; nothing is published."""
-    requirements = ROOT / "deploy" / "requirements.txt"
-    stamp = RELEASE_ENVIRONMENT / "made-from"
-    if not environment_made(RELEASE_ENVIRONMENT, stamp, requirements, ("-r", str(requirements))):
+    if not required(ROOT / "deploy" / "requirements.txt", RELEASE_ENVIRONMENT):
         return 1
     return python("-m", "deploy.release", *arguments, environment=RELEASE_ENVIRONMENT).returncode
 
@@ -116,6 +112,11 @@ def make_environment(*, for_developers: bool) -> bool:
         return environment_made(ENVIRONMENT, more, source, ("-e", ".[dev]"), is_kept=True)
     is_more = more.exists() and more.read_text() == made_from(source)
     return is_more or environment_made(ENVIRONMENT, STAMP, source, ("-e", "."))
+
+
+def required(requirements: Path, place: Path) -> bool:
+    """Create the environment *place* with what *requirements* lists, unless that is done already."""
+    return environment_made(place, place / "made-from", requirements, ("-r", str(requirements)))
 
 
 def environment_made(

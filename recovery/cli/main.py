@@ -27,7 +27,7 @@ from recovery.cli import (
     warm,
     watch,
 )
-from recovery.cli.session import ENDING_SIGNALS
+from recovery.cli.session import ENDING_SIGNALS, discard
 from recovery.errors import RecoveryError, error_text, exit_code_of
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -154,8 +154,7 @@ def _discard_unwritten() -> None:
     try:
         sys.stderr.flush()
     except (OSError, ValueError):
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        discard(sys.stderr)
 
 
 def _open_closed_streams() -> None:

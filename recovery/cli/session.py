@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from recovery.errors import InterruptedRecoveryError, RecoveryError
 
@@ -48,14 +48,14 @@ def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
         with nullcontext() if signals is None else signals.raising():
             _write(parts)
     except OSError as error:
-        _discard_output()
+        discard(sys.stdout)
         if error.errno == errno.EBADF:
             return False
         raise OSError(
             error.errno, f"what was to be done is done, but the report could not be written: {error.strerror}"
         ) from error
     except InterruptedRecoveryError as error:
-        _discard_output()
+        discard(sys.stdout)
         raise InterruptedRecoveryError(error.signal_number, "the report was only written in part") from error
     return True
 
@@ -90,10 +90,10 @@ def _write(parts: Iterable[str]) -> None:
             raise
 
 
-def _discard_output() -> None:
-    """Redirect standard output so that the interpreter's last flush succeeds."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard(stream: TextIO) -> None:
+    """Redirect a standard stream that takes no more, so that the interpreter's last flush succeeds."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

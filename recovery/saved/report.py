@@ -16,7 +16,7 @@ from typing import Any
 from recovery.engine.report import EXIT_DAMAGE, EXIT_DONE, EXIT_ERROR, EXIT_PARTIAL
 from recovery.plan.manifest import StoredEntry, StoredLog
 from recovery.printable import printable
-from recovery.quantity import bytes_text, duration_text
+from recovery.quantity import bytes_text, count_text, duration_text
 from recovery.saved.purge import LogDirPurge, PurgedRun
 from recovery.saved.runs import QuarantineRun, exclusive_bytes
 
@@ -133,11 +133,11 @@ class QuarantineListing:
 
     def _run_lines(self, listed: ListedRun, *, most: int | None) -> list[str]:
         run, logs = listed.run, listed.run.logs
-        cut = f"{bytes_text(sum(log.size_bytes for log in logs))} of {_count(len(logs), 'log')}"
+        cut = f"{bytes_text(sum(log.size_bytes for log in logs))} of {count_text(len(logs), 'log')}"
         lines = [
             f"  {run.path}",
             f"    {_when(run)}, {_age(self.now_ms - run.started_ms)}: {cut if logs else 'nothing of a log'}; "
-            f"{_count(len(run.files), 'file')}, {bytes_text(run.size_bytes)} "
+            f"{count_text(len(run.files), 'file')}, {bytes_text(run.size_bytes)} "
             f"({bytes_text(exclusive_bytes(run))} freed by a purge)",
         ]
         lines += [
@@ -145,7 +145,7 @@ class QuarantineListing:
             for log in logs[:most]
         ]
         if most is not None and len(logs) > most:
-            lines.append(f"    and {_count(len(logs) - most, 'log')} more (-v lists them)")
+            lines.append(f"    and {count_text(len(logs) - most, 'log')} more (-v lists them)")
         lines += _other_lines(run)
         if listed.problems == ():
             lines.append("    verified: everything is there")
@@ -211,7 +211,7 @@ class PurgeReport:
             if verbosity > 0:
                 lines += [f"{one.run.path}: {self._amount([one])}" for one in gone]
             if gone:
-                lines.append(f"{log_dir.log_dir}: {_count(len(gone), 'run')}, {self._amount(gone)}")
+                lines.append(f"{log_dir.log_dir}: {count_text(len(gone), 'run')}, {self._amount(gone)}")
         if not any(log_dir.runs for log_dir in self.log_dirs):
             lines.append("nothing to purge")
         if self.dry_run:
@@ -220,7 +220,7 @@ class PurgeReport:
 
     def _amount(self, purged: list[PurgedRun]) -> str:
         word = "to be purged" if self.dry_run else "purged"
-        files = _count(sum(one.file_count for one in purged), "file")
+        files = count_text(sum(one.file_count for one in purged), "file")
         return f"{files} {word}, {bytes_text(sum(one.freed_bytes for one in purged))} freed"
 
 
@@ -263,7 +263,7 @@ def _other_lines(run: QuarantineRun) -> list[str]:
         parts.append(f"{len(reasons) - _MOST_REASONS} more reasons")
     derived_count = len(run.counted) - len(run.saved)
     if derived_count:
-        parts.append(_count(derived_count, "derived file"))
+        parts.append(count_text(derived_count, "derived file"))
     return [f"    besides: {', '.join(parts)}"] if parts else []
 
 
@@ -273,10 +273,6 @@ def _when(run: QuarantineRun) -> str:
 
 def _age(age_ms: int) -> str:
     return f"{duration_text(age_ms / 1000)} ago" if age_ms >= 0 else "in the future"
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _text(lines: list[str]) -> str:

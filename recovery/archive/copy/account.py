@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from recovery.archive.copy.manifest import MANIFEST_KEY, CopiedFile, CopyDocument, read_document
+from recovery.archive.copy.manifest import (
+    MANIFEST_KEY,
+    CopiedFile,
+    CopyDocument,
+    is_partition,
+    read_document,
+)
 from recovery.archive.stores.store import Level, Store
 from recovery.archive.stores.stores import open_store
 from recovery.errors import UsageError, error_text
@@ -88,16 +94,16 @@ class CopyAccounts:
 
     def unfinished(self) -> Iterator[str]:
         """Yield the prefixes in the archive of partitions that are not whole, by the manifests read so far."""
-        return self._in_archive(lambda document: filter(_is_partition, document.unfinished))
+        return self._in_archive(lambda document: filter(is_partition, document.unfinished))
 
     def present(self) -> Iterator[str]:
         """Yield the prefixes in the archive of partitions that should be there, by the manifests read so far."""
-        return self._in_archive(lambda document: filter(_is_partition, document.present_folders()))
+        return self._in_archive(lambda document: filter(is_partition, document.present_folders()))
 
     def log_dirs_in_part(self) -> Iterator[str]:
         """Yield the prefixes of log dirs that could not be listed, or not all of whose own files could be copied."""
         yield from sorted(
-            self._in_archive(lambda document: (one for one in document.unfinished if not _is_partition(one)))
+            self._in_archive(lambda document: (one for one in document.unfinished if not is_partition(one)))
         )
 
     @property
@@ -170,11 +176,6 @@ class CopyAccounts:
             except (FileNotFoundError, NotADirectoryError):
                 self._documents[outer] = None
         return self._documents[outer]
-
-
-def _is_partition(folder: str) -> bool:
-    """Return whether a *folder* of a manifest is a partition's, and not a log dir's."""
-    return folder.count("/") > 1
 
 
 def _outer(prefix: str) -> Iterator[str]:

@@ -114,7 +114,7 @@ class _Finder:
         try:
             if entry.is_dir():
                 if prefix or _is_wanted(entry.name, self._is_chosen):
-                    inner = partition if prefix else _partition_of(entry.name)
+                    inner = partition if prefix else partition_of(entry.name)
                     yield from self.below(entry.path, f"{prefix}{entry.name}/", inner)
                 return
             is_file = entry.is_file()
@@ -161,7 +161,8 @@ def _figures_of(entry: os.DirEntry[str]) -> FileFigures | None:
         return None
 
 
-def _partition_of(folder: str) -> str:
+def partition_of(folder: str) -> str:
+    """Return *folder* if it has the name of a partition's, else nothing."""
     try:
         read_folder_name(folder)
     except FileNameError:

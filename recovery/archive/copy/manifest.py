@@ -161,7 +161,7 @@ class CopyManifest:
         self._expected = set(missing)
         for key in listed:
             folder = folder_of(key)
-            if is_everything or folder.count("/") > 1:
+            if is_everything or is_partition(folder):
                 self._unfinished.discard(folder)
             if self._is_forgotten:
                 self._durable.whole.pop(key, None)
@@ -187,7 +187,7 @@ class CopyManifest:
             one
             for one in self._unfinished
             if one.startswith(f"{folder}/")
-            and one.count("/") > 1
+            and is_partition(one)
             and not (one in seen or one in copied or one.startswith(unlisted))
         }
 
@@ -360,3 +360,8 @@ def _version_of(store: Store) -> str:
 def folder_of(key: str) -> str:
     """Return the folder of a file at the output: a partition's, or the log dir's for its own files, with a slash."""
     return "".join(f"{part}/" for part in key.split("/")[:-1][:2])
+
+
+def is_partition(folder: str) -> bool:
+    """Return whether *folder*, as `folder_of` returns it, is a partition's, and not a log dir's."""
+    return folder.count("/") > 1

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 
 from recovery.archive.copy.account import CopyAccounts
 from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
-from recovery.archive.copy.listing import PARTIAL_SUFFIX, FoundFile, FoundFiles, find_files, is_wanted_key
+from recovery.archive.copy.listing import (
+    PARTIAL_SUFFIX,
+    FoundFile,
+    FoundFiles,
+    find_files,
+    is_wanted_key,
+    partition_of,
+)
 from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, folder_of, read_manifest
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.output import OutputFiles
@@ -39,8 +46,8 @@ from recovery.watch.events import Observer
 from recovery.watch.notifier import Notifier
 from recovery.write.move_in import has_intent
 from recovery.write.undo_notice import entered_undo
-from segfmt.errors import FileNameError, FormatError
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE, META_PROPERTIES, read_folder_name
+from segfmt.errors import FormatError
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 from segfmt.kafka_uuid import format_uuid
 from segfmt.meta_properties import read_meta_properties
 
@@ -474,10 +481,7 @@ def _folders(log_dirs: Sequence[str], known: Mapping[str, str], output: str) -> 
 
 def _folder_name(name: str) -> str:
     """Return *name*, or one that is not that of a partition: who reads the copy could take it for one."""
-    with suppress(FileNameError):
-        read_folder_name(name)
-        return f"{name}.log-dir"
-    return name
+    return f"{name}.log-dir" if partition_of(name) else name
 
 
 def _unlisted(log_dir: CopiedLogDir) -> Iterator[str]:
