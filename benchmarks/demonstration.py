@@ -60,7 +60,7 @@ def _worth_watching(folder: Path, size_bytes: int) -> bool:
     made = generate(
         folder / "made",
         Shape(bytes_total=size_bytes, batch_bytes=16 << 10, partitions=8, dirs=2),
-        with_broker=all(map(shutil.which, ("java", "mvn"))),  # else the log dirs know no settings of topics
+        with_broker=_works("java", "-version") and _works("mvn", "--version"),  # else no topic has settings
     )
     logs = sorted(made.log_dirs[0].glob("*-*/*.log"))
     _flip(logs[len(logs) // 2])
@@ -76,6 +76,14 @@ def _worth_watching(folder: Path, size_bytes: int) -> bool:
     print("\nAnd back: as it was before.\n")
     is_back = _run("undo", "--log-dirs", log_dirs, quiet=True) == 0
     return is_found and is_cut and is_listed and is_back
+
+
+def _works(*command: str) -> bool:
+    """Return whether a program is there, and runs."""
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def _flip(log: Path) -> None:
