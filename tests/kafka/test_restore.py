@@ -24,7 +24,15 @@ from tests.brokers.restoring import (
     restored,
     times_of,
 )
-from tests.brokers.tiered_broker import TieredArchive, set_while_down, tiered_broker, unpack_tiered
+from tests.brokers.tiered_broker import (
+    TieredArchive,
+    set_while_down,
+    tiered_broker,
+    unpack_tiered,
+    wait_until_still,
+)
+from tests.logs.samples import tree_of
+from tests.runs.command import run
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -165,3 +173,57 @@ def test_the_rest_is_served_from_remote_storage(tmp_path: Path) -> None:
             for path in [max((archive.root / log_dir / name).glob("*.snapshot"))]
         }
         assert all(producers.values()), producers
+
+
+def test_the_local_part_comes_back_beside_its_remote_part(tmp_path: Path) -> None:
+    """The disk is gone, a copy of it restored: the broker reads all records, and deletes no remote segment."""
+    archive = unpack_tiered(tmp_path)
+    lost = {"plain-0": "d1", "codecs-0": "d2", "transactions-1": "d2", "deleted-records-0": "d1"}
+    copied = run(
+        "archive", "copy", "--log-dirs", f"{archive.root}/d1,{archive.root}/d2", "--output", tmp_path / "copy"
+    )
+    assert copied.exit_code == 0, copied.stderr
+    for name, log_dir in lost.items():
+        shutil.rmtree(archive.root / log_dir / name)
+    chosen = [word for name in lost for word in ("--partition", name)]
+    with tiered_broker(archive, tmp_path / "work", {}) as broker:
+        report = restored(broker, tmp_path / "copy", *chosen)
+        assert {one["status"] for one in report["partitions"]} == {"restored"}
+        assert {one["leaderEpochs"] for one in report["partitions"]} == {"kept"}
+        remote = {name: remote_part(archive, name) for name in lost}
+        assert all(remote.values())
+        broker.start()
+        assert not RECOVERED.search(broker.log)
+        wait_until_still(archive)
+        for name in lost:
+            assert remote[name].items() <= remote_part(archive, name).items(), name
+        reads = broker.read_all()
+        for name in lost:
+            expected = archive.expected["partitions"][name]
+            found = reads["read_uncommitted"][name]
+            assert found.beginning_offset == expected["earliest_offset"]
+            assert found.end_offset == expected["latest_offset"]
+            for isolation in LEVELS:
+                everything = expected[isolation]["all"]
+                assert counts_of(reads[isolation][name]) == (
+                    everything["records"],
+                    everything["bytes"],
+                    everything["crc32c"],
+                ), (name, isolation)
+        broker.stop()
+        before = broker.log
+        broker.start()
+        assert not RECOVERED.search(broker.log.removeprefix(before))
+        after = broker.read_all()
+        assert [after[level][name] for level in LEVELS for name in lost] == [
+            reads[level][name] for level in LEVELS for name in lost
+        ]
+
+
+def remote_part(archive: TieredArchive, name: str) -> dict[str, bytes]:
+    """The objects of a partition in remote storage."""
+    return {
+        f"{folder.name}/{path}": data
+        for folder in archive.path.glob(f"{name}-*")
+        for path, data in tree_of(folder).items()
+    }
