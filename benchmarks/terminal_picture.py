@@ -21,7 +21,6 @@ from recovery.watch.terminal import Terminal
 from tests import ROOT
 from tests.runs.event_streams import (
     at,
-    corruption,
     dir_started,
     log_finished,
     log_started,
@@ -38,6 +37,7 @@ SECONDS = 60.0
 LOG_COUNT, SEGMENTS_A_LOG = 120, 4
 FINISHED = {"/data-0": 71, "/data-1": 83}
 CUT = "orders-18"
+LOSS = "offsets 81377 to 96560 (at most 15,184 records), 38,207,488 bytes, 584 batches"
 
 _SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-labelledby="title">
@@ -120,10 +120,7 @@ def log_dir_events(log_dir: str) -> Iterator[Event]:
 def _end_of_log(name: str, log_dir: str, seconds: float, finished_count: int) -> Iterator[Event]:
     cut: dict[str, object] = {}
     if name == CUT and log_dir == LOG_DIRS[0]:
-        cut = {"status": "truncated", "truncated_bytes": 38_207_488, "truncated_batches": 584}
-        yield corruption(
-            name, log_dir=log_dir, truncate_position=230_227_968, truncate_offset=81_377, **at(seconds)
-        )
+        cut = {"status": "truncated", "truncated_bytes": 38_207_488, "truncated_batches": 584, "loss": LOSS}
     yield log_finished(
         name, log_dir=log_dir, finished_count=finished_count, log_count=LOG_COUNT, **cut, **at(seconds)
     )

@@ -173,6 +173,16 @@ class UnsupportedManifestError(MalformedManifestError):
 
 
 class FileNameError(FormatError):
-    """The name of a file or folder from which the broker cannot take an offset, topic or partition."""
+    """The name of a file or folder from which the broker cannot take an offset, topic or partition.
+
+    The message says what is wrong with the name, not which it is.
+
+    Attributes:
+        name: of the file or folder.
+    """
 
     default_kafka = "NumberFormatException"
+
+    def __init__(self, message: str, *, name: str = "", position: int = 0, kafka: str | None = None) -> None:
+        super().__init__(message, position=position, kafka=kafka)
+        self.name = name

@@ -125,10 +125,10 @@ def read_offset(name: str) -> int:
     """
     prefix, dot, _ = name.partition(".")
     if not dot:
-        raise FileNameError(f"{name!r}: no dot in the file name", kafka="StringIndexOutOfBoundsException")
+        raise FileNameError("no dot in the file name", name=name, kafka="StringIndexOutOfBoundsException")
     offset = parse_long(prefix)
     if offset is None:
-        raise FileNameError(f"{name!r}: {prefix!r} before the first dot is not an offset (int64)")
+        raise FileNameError(f"{prefix!r} before the first dot is not an offset (int64)", name=name)
     return offset
 
 
@@ -252,8 +252,9 @@ def _folder_state(name: str) -> FolderState:
 
 def _folder_error(name: str) -> FileNameError:
     return FileNameError(
-        f"folder {name!r} is neither topic-partition nor topic-partition.uniqueId-delete|-future|-stray; "
+        "its name is neither topic-partition nor topic-partition.uniqueId-delete|-future|-stray; "
         "a broker refuses to start while it lies in a log dir",
+        name=name,
         kafka="KafkaException",
     )
 
@@ -292,7 +293,7 @@ def read_kraft_snapshot_name(name: str) -> KraftSnapshotName | None:
     end_offset = parse_long(name[:_OFFSET_DIGITS])
     epoch = parse_int(name[epoch_start:epoch_end])
     if len(name) < epoch_end or end_offset is None or epoch is None:
-        raise FileNameError(f"{name!r}: not <20-digit offset>-<10-digit epoch>.checkpoint")
+        raise FileNameError("not <20-digit offset>-<10-digit epoch>.checkpoint", name=name)
     return KraftSnapshotName(end_offset=end_offset, epoch=epoch, is_partial=is_partial, is_deleted=is_deleted)
 
 

@@ -83,7 +83,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         description="List an archive: segments by topic and partition; with --metadata what is missing, orphaned, "
         "interrupted or duplicated. Only names and sizes are read, so Spark is not needed.",
         epilog=_INVENTORY_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_source_arguments(listing)
     listing.add_argument("--output", metavar="URL", help="keep a row for each segment here, as Parquet")
@@ -99,7 +98,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         description="Check every object of an archive: batches and their checksums, offsets, indexes, snapshots, "
         "epochs, and what follows from segments that follow one another. Nothing in the archive is changed.",
         epilog=_VERIFY_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common_arguments(verifying)
     verifying.add_argument(
@@ -121,7 +119,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         description="Check an archive as verify does, and rebuild what derives from its logs: offset, time and "
         "transaction indexes, producer snapshots, leader epochs.",
         epilog=_RECOVER_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common_arguments(recovering)
     _add_deep(recovering)
@@ -220,6 +217,7 @@ def run_inventory(arguments: argparse.Namespace) -> int:
         print_result(
             report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
             signals,
+            form=arguments.format,
         )
     return report.exit_code
 
@@ -246,6 +244,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print_result(
             report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
             signals,
+            form=arguments.format,
         )
     return report.exit_code
 

@@ -33,7 +33,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="print what a shell needs to complete commands and options",
         description="Print a script that lets a shell complete commands, options and paths.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("shell", choices=_SHELLS, help="the shell")
     parser.set_defaults(run=run)
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         paths = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE
         if action.metavar in (*_FOLDERS, "FILE"):
             action.complete = paths  # type: ignore[attr-defined]  # shtab's way to be told
-    print_result(shtab.complete(parser, arguments.shell))
+    print_result(shtab.complete(parser, arguments.shell), form=arguments.shell)
     return 0
 
 

@@ -43,7 +43,6 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
         description="Copy the log dirs of a stopped broker to a folder or a bucket: off a dying disk, or before "
         "anything is tried. Nothing in them is changed. Started again it sends only what is new or changed.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_log_dir_arguments(parser, "copy")
     parser.add_argument("--output", metavar="URL", required=True, help="path or URL of the copy")
@@ -85,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_result(
             report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
             signals,
+            form=arguments.format,
         )
     return report.exit_code
 

@@ -36,7 +36,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         description="Tell what a restart would have to recover if the broker died now, and how long recover and a "
         "broker would take. Nothing is written, locked or created.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_log_dir_arguments(parser, "estimate")
     settings = add_setting_arguments(parser)
@@ -72,5 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
         with signals.raising():
             report = estimate(log_dirs_of(arguments), options)
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_result(
+            report.to_json() if arguments.format == "json" else report.to_text(),
+            signals,
+            form=arguments.format,
+        )
     return report.exit_code

@@ -33,7 +33,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "cordoned (KIP-1066): from their files, whether the broker is down or runs beside, or by live brokers. Nothing "
         "is written, locked or created.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--describe", action="store_true", required=True, help="the one thing it does")
     where = add_log_dir_arguments(parser, "describe", choices="one of these is needed")
@@ -63,7 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             for line in report.complaints:
                 print(f"kafka-log-recovery: {printable(line)}", file=sys.stderr)  # noqa: T201 - no place for it in the JSON
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_result(
+            report.to_json() if arguments.format == "json" else report.to_text(),
+            signals,
+            form=arguments.format,
+        )
     return report.exit_code
 
 

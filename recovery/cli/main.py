@@ -28,6 +28,7 @@ from recovery.cli import (
     watch,
 )
 from recovery.cli.session import ENDING_SIGNALS, discard
+from recovery.cli.wrapping import for_terminal, wrapped
 from recovery.errors import RecoveryError, error_text, exit_code_of
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -39,11 +40,18 @@ TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 _COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive, warm, completion)
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Breaks the lines of an epilog one by one: they are examples, and exit codes."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return wrapped(text, width) if "\n" in text else super()._fill_text(text, width, indent)
+
+
 class _Parser(argparse.ArgumentParser):
     """Exits with 1 on a usage error, as Kafka's own tools do, and accepts only the full names of options."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
-        super().__init__(**(options | {"allow_abbrev": False}))
+        super().__init__(**(options | {"allow_abbrev": False, "formatter_class": _HelpFormatter}))
 
     def format_help(self) -> str:
         """Name the manual page, which the package installs."""
@@ -143,7 +151,7 @@ def _io_text(error: OSError) -> str:
 
 def _complain(text: str) -> None:
     """Print one line to standard error, which may be gone, or unable to show every character."""
-    line = printable(text) + "\n"
+    line = for_terminal(printable(text), sys.stderr) + "\n"
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line)
         sys.stderr.flush()

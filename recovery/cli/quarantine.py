@@ -65,7 +65,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="show what lies in quarantine",
         description="Show what lies in quarantine: since when, how much, of which partitions, why. Changes nothing.",
         epilog=_LIST_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common_arguments(listing, "look at")
     listing.add_argument(
@@ -78,7 +77,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="remove runs from quarantine",
         description="Remove whole runs from quarantine: what they saved, and nothing else.",
         epilog=_PURGE_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common_arguments(purging, "purge")
     chosen = purging.add_argument_group("which runs (one of the three is needed)")
@@ -118,7 +116,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     with open_tally(arguments.progress, "Reading what is in quarantine", "files") as tally:
         listing = _listing(arguments, tally)
     text = listing.to_json() if arguments.format == "json" else listing.to_text(verbosity_of(arguments))
-    print_result(text)
+    print_result(text, form=arguments.format)
     return listing.exit_code
 
 
@@ -147,7 +145,7 @@ def run_purge(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
     report = PurgeReport(dry_run=arguments.dry_run, log_dirs=purged)
     text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
-    print_result(text)
+    print_result(text, form=arguments.format)
     return report.exit_code
 
 

@@ -53,7 +53,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         description="Do what a 4.3 or 4.4 broker does to its log dirs after an unclean shutdown, so that it has "
         "nothing left to do.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = add_log_dir_arguments(parser, "recover")
     where.add_argument(
@@ -143,7 +142,11 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
         is_json = arguments.format == "json"
-        if print_result(report.to_json() if is_json else report.to_text(verbosity_of(arguments)), signals):
+        if print_result(
+            report.to_json() if is_json else report.to_text(verbosity_of(arguments)),
+            signals,
+            form=arguments.format,
+        ):
             _acknowledge(report)
     if report.exit_code == 2 and arguments.exit_zero_on_truncation:
         return 0

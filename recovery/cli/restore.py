@@ -48,7 +48,6 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
         description="Restore archived partitions into the log dirs of a stopped broker: in full, or with --aux what a "
         "broker needs to serve them from remote storage. undo takes it back.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("archive", metavar="ARCHIVE", help="path or URL of the archive")
     add_log_dir_arguments(parser, "restore into")
@@ -126,6 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_result(
             report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
             signals,
+            form=arguments.format,
         )
     return report.exit_code
 

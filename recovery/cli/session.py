@@ -15,6 +15,7 @@ from itertools import chain
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
+from recovery.cli.wrapping import for_terminal
 from recovery.errors import InterruptedRecoveryError, RecoveryError
 
 if TYPE_CHECKING:
@@ -25,9 +26,17 @@ _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 """Errors of fsync(2) on a pipe, a terminal or a device."""
 
 
-def print_result(text: str, signals: Signals | None = None) -> bool:
-    """Print the result, as `print_parts`; where there is nothing to say, nothing is printed."""
-    return print_parts((text,), signals) if text else True
+def print_result(text: str, signals: Signals | None = None, *, form: str = "text") -> bool:
+    """Print the result, as `print_parts`; where there is nothing to say, nothing is printed.
+
+    Args:
+        text: the result.
+        signals: as of `print_parts`.
+        form: "text" is broken to the width of a terminal, any other is printed as it is.
+    """
+    return (
+        print_parts((for_terminal(text, sys.stdout) if form == "text" else text,), signals) if text else True
+    )
 
 
 def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:

@@ -55,7 +55,6 @@ def add_actions(actions: argparse._SubParsersAction[Any]) -> None:
         description="Measure tiered logs by log dirs, or copies of them, as brokers' gauges do (KIP-963), also while "
         "the brokers are down, or copying fails. Nothing is locked or written.",
         epilog=_METRICS_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     metrics.add_argument(
         "archive",
@@ -82,7 +81,6 @@ def add_actions(actions: argparse._SubParsersAction[Any]) -> None:
         description="Show which remote segments retention will delete, and which a broker before 4.3.2 will delete "
         "without right when it starts (KAFKA-20732). Nothing is locked, written or deleted.",
         epilog=_RETENTION_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_arguments(retention, formats=("text", "json"))
     retention.set_defaults(run=run_retention)
@@ -141,7 +139,7 @@ def run_metrics(arguments: argparse.Namespace) -> int:
             text = metrics_text(report).decode().removesuffix("\n")
         else:
             text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
-        print_result(text, signals)
+        print_result(text, signals, form=arguments.format)
     return report.exit_code
 
 
@@ -156,10 +154,10 @@ def run_retention(arguments: argparse.Namespace) -> int:
         signals.forward_to(stop)
         with open_tally(arguments.progress, "Measuring", "partitions") as tally:
             report = foretell_retention(_options(arguments), stop=stop, tally=tally)
-        print_parts(
-            report.json_parts() if arguments.format == "json" else (report.to_text(verbosity_of(arguments)),),
-            signals,
-        )
+        if arguments.format == "json":
+            print_parts(report.json_parts(), signals)
+        else:
+            print_result(report.to_text(verbosity_of(arguments)), signals)
     return report.exit_code
 
 

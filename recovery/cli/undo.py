@@ -45,7 +45,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "archive restore that changed a partition; later runs go first. Nothing is touched if anything has changed "
         "since, for instance because a broker was started.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_log_dir_arguments(parser, "undo")
     parser.add_argument(
@@ -103,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
                 verbosity=verbosity_of(arguments),
             )
         )
-        print_result("\n".join(lines), signals)
+        print_result("\n".join(lines), signals, form=arguments.format)
     return 0
 
 

@@ -50,7 +50,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         description="Check all segments, flushed ones too, their indexes, snapshots and checkpoints. Nothing is "
         "written, locked or created.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_log_dir_arguments(parser, "verify")
     parser.add_argument(
@@ -86,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             print("kafka-log-recovery: interrupted before anything was checked", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
         text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
-        print_result(text, signals)
+        print_result(text, signals, form=arguments.format)
     return report.exit_code
 
 

@@ -30,7 +30,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="compile the kernels for this CPU beforehand",
         description="Compile all kernels for this machine's CPU, which else the first run does, and keep them.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--kernel-cache",

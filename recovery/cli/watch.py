@@ -38,7 +38,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         description="Watch the recovery of a broker, by what it logs or exports: how far it is, how long it will take, "
         "whether it has stalled. Nothing is written or locked.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "source",
@@ -75,7 +74,11 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was seen", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
+        print_result(
+            report.to_json() if arguments.format == "json" else report.to_text(),
+            signals,
+            form=arguments.format,
+        )
     return report.exit_code
 
 

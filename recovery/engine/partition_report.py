@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
+from recovery.engine.loss import loss_text
 from recovery.engine.report import PartitionReport, Status
 from recovery.engine.segment_news import ReadSoFar
 from recovery.errors import PartitionRefusedError
@@ -151,6 +152,7 @@ def finished_event(
         local_log_start_offset=bounds.local_log_start_offset if bounds is not None else None,
         topic_id=bounds.topic_id if bounds is not None else None,
         reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
+        loss=f"{loss_text(report.losses)}: {report.losses[0].reason}" if report.losses else "",
         recovered_segments=report.recovered_segments,
         recovered_bytes=report.recovered_bytes,
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from recovery.engine.loss import amount_text, loss_text, lost_offsets, total_text
 from recovery.load.model import Cut
 from recovery.logdir.quarantine_place import given_place
 from recovery.quantity import bytes_text, count_text, exact_bytes_text
@@ -59,7 +60,7 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
     for status in ("failed", "refused"):
         yield from _left_alone([one for one in report.partitions if one.status == status], most)
     cut = [one for one in report.partitions if one.losses]
-    cut.sort(key=lambda one: (-_lost_offsets(one.losses), -one.truncated_bytes, one.log_dir, one.folder))
+    cut.sort(key=lambda one: (-lost_offsets(one.losses), -one.truncated_bytes, one.log_dir, one.folder))
     verb = "TO BE CUT" if report.dry_run else "CUT"
     quarantines = {log_dir.log_dir: log_dir.quarantine for log_dir in report.log_dirs}
     for one in cut[:most]:
@@ -140,7 +141,7 @@ def _why(partition: PartitionReport) -> tuple[str, ...]:
 
 def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) -> Iterator[str]:
     cuts = partition.losses
-    yield f"{verb} {_path(partition)}: {_lost(cuts)}"
+    yield f"{verb} {_path(partition)}: {loss_text(cuts)}"
     yield from _each_cut(cuts)
     if partition.quarantined and quarantine is not None:
         yield f"    kept in {quarantine}"
@@ -149,7 +150,7 @@ def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) ->
 def _earlier(report: RecoveryReport, most: int | None) -> Iterator[str]:
     """Yield what earlier runs have cut, or found missing, and no run has reported: what is not known first."""
     losses = [(log_dir.log_dir, one) for log_dir in report.log_dirs for one in log_dir.earlier_cuts]
-    losses.sort(key=lambda it: (it[1].partition != "", -_lost_offsets(it[1].cuts), -it[1].truncated_bytes))
+    losses.sort(key=lambda it: (it[1].partition != "", -lost_offsets(it[1].cuts), -it[1].truncated_bytes))
     for log_dir, one in losses[:most]:
         yield from _earlier_lines(log_dir, one)
     if rest := losses[len(losses[:most]) :]:
@@ -163,44 +164,22 @@ def _earlier_lines(log_dir: str, loss: EarlierCut) -> Iterator[str]:
         yield f"EARLIER {os.path.join(log_dir, str(loss)) if loss.partition else f'{log_dir}: {loss}'}"
         return
     path = os.path.join(log_dir, loss.partition)
-    yield f"EARLIER {path}: cut by an earlier run, at {loss.time_text}: {_lost(loss.cuts)}"
+    yield f"EARLIER {path}: cut by an earlier run, at {loss.time_text}: {loss_text(loss.cuts)}"
     yield from _each_cut(loss.cuts)
     yield from (f"    {hole}" for hole in loss.holes)
     if loss.quarantine is not None:
         yield f"    kept in {loss.quarantine}"
 
 
-def _lost(cuts: Sequence[Cut]) -> str:
-    size_bytes, batch_count = sum(cut.size_bytes for cut in cuts), sum(cut.batch_count for cut in cuts)
-    return f"{_offsets(cuts)}, {_amount(size_bytes, batch_count)}"
-
-
 def _each_cut(cuts: Sequence[Cut]) -> Iterator[str]:
     for cut in cuts:
-        amount = f"{_amount(cut.size_bytes, cut.batch_count)}: " if len(cuts) > 1 else ""
+        amount = f"{amount_text(cut.size_bytes, cut.batch_count)}: " if len(cuts) > 1 else ""
         yield f"    {_where(cut)}: {amount}{cut.reason}"
 
 
 def _where(cut: Cut) -> str:
     is_whole = cut.position == 0 and not cut.is_scattered
     return f"{cut.file}, {'the whole segment' if is_whole else f'from position {cut.position:,} on'}"
-
-
-def _offsets(cuts: Sequence[Cut]) -> str:
-    """Return which offsets are lost, as far as headers tell."""
-    first = min((cut.first_offset for cut in cuts if cut.first_offset >= 0), default=-1)
-    last = max((cut.last_offset for cut in cuts), default=-1)
-    if first < 0:
-        return "offsets that cannot be told"
-    if last < 0 or any(cut.last_offset < 0 for cut in cuts):
-        return f"offsets from {first} on"
-    return f"offsets {first} to {last} (at most {count_text(_lost_offsets(cuts), 'record')})"
-
-
-def _lost_offsets(cuts: Sequence[Cut]) -> int:
-    return sum(
-        cut.last_offset - cut.first_offset + 1 for cut in cuts if 0 <= cut.first_offset <= cut.last_offset
-    )
 
 
 def _notes(report: RecoveryReport, most: int | None, *, with_info: bool) -> Iterator[str]:
@@ -218,11 +197,18 @@ def _notes(report: RecoveryReport, most: int | None, *, with_info: bool) -> Iter
         yield from (f"NOTE {_path(one)}: {text}" for text in shown)
         if len(own) > len(shown):
             yield f"NOTE {_path(one)}: {len(own) - len(shown):,} more like these (--format json has them)"
-    for log_dir in report.log_dirs:
+    yield from _log_dir_notes(report.log_dirs, with_info=with_info)
+    yield from (f"NOTE {note.text}" for note in report.notes if with_info or note.level != "info")
+
+
+def _log_dir_notes(log_dirs: Sequence[LogDirReport], *, with_info: bool) -> Iterator[str]:
+    """Yield what there is to know of log dirs: what is the same in several once."""
+    same: dict[str, list[str]] = {}
+    for log_dir in log_dirs:
         for note in log_dir.all_notes:
             if with_info or note.level != "info":
-                yield f"NOTE {log_dir.log_dir}: {note.text.removeprefix(f'{log_dir.log_dir}: ')}"
-    yield from (f"NOTE {note.text}" for note in report.notes if with_info or note.level != "info")
+                same.setdefault(note.text.removeprefix(f"{log_dir.log_dir}: "), []).append(log_dir.log_dir)
+    yield from (f"NOTE {', '.join(paths)}: {text}" for text, paths in same.items())
 
 
 def _grouped(
@@ -243,10 +229,6 @@ def _named(partitions: Sequence[PartitionReport], most: int | None) -> str:
 
 def _path(partition: PartitionReport) -> str:
     return os.path.join(partition.log_dir, partition.folder)
-
-
-def _amount(size_bytes: int, batch_count: int) -> str:
-    return f"{exact_bytes_text(size_bytes)}, {count_text(batch_count, 'batch', 'batches')}"
 
 
 # -- each partition ------------------------------------------------------------------------------------------------
@@ -305,19 +287,11 @@ def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
     ended = "; dry run, nothing was changed" if report.dry_run else ""
     yield f"{', '.join(parts)}, in {report.duration_ms / 1000:.1f} s{ended}"
     if cuts := [cut for one in report.partitions for cut in one.losses]:
-        yield f"{_cut_word(report)}: {_total(cuts)}"
+        yield f"{_cut_word(report)}: {total_text(cuts)}"
 
 
 def _cut_word(report: RecoveryReport) -> str:
     return "to be cut" if report.dry_run else "cut"
-
-
-def _total(cuts: Sequence[Cut]) -> str:
-    """Return what all *cuts* come to; records are counted only where the offsets of all are known."""
-    size_bytes = sum(cut.size_bytes for cut in cuts)
-    if all(0 <= cut.first_offset <= cut.last_offset for cut in cuts):
-        return f"at most {count_text(_lost_offsets(cuts), 'record')}, {exact_bytes_text(size_bytes)}"
-    return _amount(size_bytes, sum(cut.batch_count for cut in cuts))
 
 
 def _counts(report: RecoveryReport) -> Iterator[str]:
@@ -374,6 +348,8 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
             options += f" --quarantine-dir {shlex.quote(place)}"
         this = "this puts it back" if run_count == 1 else f"this, {run_count} times, puts it back run by run"
         yield f"what was cut or replaced is kept; {this}: kafka-log-recovery undo {options}"
+    if report.signal_exit_code is not None and not report.dry_run:
+        yield "interrupted: the same command goes on where this run ended"
 
 
 def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None, int]]:

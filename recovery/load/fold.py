@@ -63,7 +63,7 @@ def fold(task: PartitionTask, source: PartitionSource) -> PartitionOutcome:
         loader.load()
     except FileNameError as error:
         raise PartitionRefusedError(
-            file=task.folder,
+            file=error.name,
             position=None,
             rule="foreign-file",
             detail=f"{error} ({error.kafka} stops the broker)",

@@ -313,6 +313,7 @@ class PartitionFinished(Timed):
     local_log_start_offset: int | None = None
     topic_id: str | None = None
     reason: str = ""
+    loss: str = ""
     recovered_segments: int | None = None
     recovered_bytes: int | None = None
 

@@ -10,7 +10,6 @@ from threading import Lock
 
 from recovery.watch.events import (
     BrokerRestarted,
-    CorruptionFound,
     CutByEarlierRun,
     Event,
     IndexFileProblem,
@@ -19,10 +18,8 @@ from recovery.watch.events import (
     LogDirOffline,
     PartitionFinished,
     Remark,
-    SegmentsDeleted,
     SourceLost,
 )
-from segfmt.filenames import log_name
 
 LATEST_COUNT = 100
 """Notices that are kept; a power cut can tear thousands of logs, and the report has them all."""
@@ -84,19 +81,14 @@ class Notices:
 def notice_of(event: Event) -> Notice | None:
     """Return the notice of *event*; None if the figures say all."""
     match event:
-        case CorruptionFound():
-            cut = f"cut to {event.truncate_position} bytes, the next offset is {event.truncate_offset}"
-            text = f"{log_name(event.base_offset)}: {cut}: {event.reason}"
-            return _of_log(event, text, "warning", is_about_file=True)
-        case SegmentsDeleted():
-            count = len(event.base_offsets)
-            why = "" if event.log_end_offset is None else ", the log ends before its log start offset"
-            return _of_log(event, f"{count} segment{'' if count == 1 else 's'} dropped{why}", "warning")
         case IndexFileProblem():
             text = f"{os.path.basename(event.path)}: index file {event.problem}"
             return _of_log(event, text, "warning", is_about_file=True)
         case PartitionFinished(status="refused" | "failed"):
-            return _of_log(event, f"{event.status}: {event.reason}", "error")
+            reason = event.reason.removeprefix(f"{event.partition}: ")
+            return _of_log(event, f"{event.status}: {reason}", "error")
+        case PartitionFinished() if event.loss:  # in a dry run, too
+            return _of_log(event, f"loses {event.loss}", "warning")
         case CutByEarlierRun():
             text = event.text.removeprefix(f"{event.partition}: ")
             return Notice(
@@ -120,7 +112,7 @@ def notice_of(event: Event) -> Notice | None:
 
 
 def _of_log(
-    event: CorruptionFound | SegmentsDeleted | IndexFileProblem | PartitionFinished,
+    event: IndexFileProblem | PartitionFinished,
     text: str,
     level: Level,
     *,

@@ -6,7 +6,8 @@
       0 orders-3, 3 segments left   1 payments-0, 12 segments left
 
 It draws on its own timer, several times a second, from the gauges; an event never draws. The first warnings and
-errors are printed above the view, a line each; the rest are counted, and the report has them all.
+errors are printed above the view, a line each that ends at the edge of the screen; the report has them all, whole.
+`watch` has no such report: there they are whole.
 
 If the terminal goes away, drawing stops, and the next event finds out and raises, so that the notifier
 switches this observer off and the run continues.
@@ -25,9 +26,8 @@ from rich.live import Live
 from rich.text import Text
 
 from recovery.printable import printable
-from recovery.watch.events import Event, Level
+from recovery.watch.events import Event, Level, RunStarted
 from recovery.watch.gauges import Gauges
-from recovery.watch.kafka_lines import Line
 from recovery.watch.notices import notice_of
 from recovery.watch.terminal_view import view
 
@@ -61,7 +61,8 @@ class Terminal:
         self._monotonic_s = monotonic_s
         self._console = console or Console(file=stream, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False)
-        self._notices: deque[Line] = deque()
+        self._notices: deque[tuple[Text, bool]] = deque()  # and whether the edge of the screen ends it
+        self._are_reported = True
         self._notice_counts: dict[Level, int] = {"warning": 0, "error": 0}
         self._stop = Flag()
         self._error: Exception | None = None
@@ -87,19 +88,21 @@ class Terminal:
         """Note what has to be printed above the view; the figures come from the gauges."""
         if self._error is not None:
             raise self._error
+        if isinstance(event, RunStarted):
+            self._are_reported = event.command != "watch"
         if (notice := notice_of(event)) is not None:
-            self._note(Line(notice.line, notice.level))
+            self._note(notice.line, notice.level)
 
     def say(self, text: str, level: Level = "info") -> None:
         """Print a line above the view, whatever was printed there before."""
-        self._notices.append(Line(text, level))
+        self._notices.append((_notice(text, level), False))
 
-    def _note(self, line: Line) -> None:
-        count = self._notice_counts[line.level] = self._notice_counts[line.level] + 1
+    def _note(self, text: str, level: Level) -> None:
+        count = self._notice_counts[level] = self._notice_counts[level] + 1
         if count <= NOTICE_LIMIT:
-            self._notices.append(line)
+            self._notices.append((_notice(text, level), self._are_reported))
         elif count == NOTICE_LIMIT + 1:
-            self.say(f"More {line.level}s follow: they are counted below, and the report has them all.")
+            self.say(f"More {level}s follow: they are counted below, and the report has them all.")
 
     def _draw_until_stopped(self) -> None:
         while not self._stop.wait(REFRESH_S):
@@ -116,10 +119,11 @@ class Terminal:
 
     def _draw(self) -> None:
         while self._notices:
-            self._console.print(_notice(self._notices.popleft()))
+            notice, ends_at_edge = self._notices.popleft()
+            self._console.print(notice, no_wrap=ends_at_edge, overflow="ellipsis")
         values = self._gauges.values(self._monotonic_s())
         self._live.update(view(values, self._console.width, self._console.height), refresh=True)
 
 
-def _notice(line: Line) -> Text:
-    return Text.assemble((_WORDS[line.level], _STYLES[line.level]), printable(line.text))
+def _notice(text: str, level: Level) -> Text:
+    return Text.assemble((_WORDS[level], _STYLES[level]), printable(text))

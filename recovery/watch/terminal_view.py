@@ -64,7 +64,7 @@ class _Row:
 def view(values: GaugeValues, width: int, height: int) -> RenderableType:
     """Return the picture of *values* on a screen of *width* columns and *height* lines."""
     log_dirs, hidden_count = _fitting(values.log_dirs, height - _HEADINGS_AND_TOTALS)
-    parts: list[RenderableType] = [_title(values)]
+    parts: list[RenderableType] = [_title(values, width)]
     if not values.log_dirs:
         return Group(*parts)
     names = short_names([log_dir.log_dir for log_dir in log_dirs], max(width // 4, 14))
@@ -84,7 +84,7 @@ def view(values: GaugeValues, width: int, height: int) -> RenderableType:
     return Group(*parts)
 
 
-def _title(values: GaugeValues) -> Text:
+def _title(values: GaugeValues, width: int) -> Text:
     style = _STYLES[values.state]
     is_dry = values.dry_run and values.command in WRITERS
     text = Text(_heading(values, is_dry=is_dry), style=style)
@@ -97,7 +97,9 @@ def _title(values: GaugeValues) -> Text:
     scanned_bytes = sum(log_dir.scanned_bytes for log_dir in values.log_dirs)
     if values.exit_code is not None and scanned_bytes and values.elapsed_seconds:
         rate = rate_text(scanned_bytes / values.elapsed_seconds)
-        text.append(f", {bytes_text(scanned_bytes)} read at {rate}", style="not bold")
+        read = f", {bytes_text(scanned_bytes)} read at {rate}"
+        if len(text) + len(read) <= width:
+            text.append(read, style="not bold")
     return text
 
 
@@ -113,7 +115,7 @@ def _heading(values: GaugeValues, *, is_dry: bool) -> str:
         case "complete":
             heading = "Checked" if is_dry else DONE[values.command]
         case "incomplete":
-            heading = f"{DONE[values.command]} in part:"
+            heading = f"{'Checked' if is_dry else DONE[values.command]} in part:"
         case "interrupted":
             resumes = values.command in RESUMED
             heading = f"Interrupted{' (start again to resume)' if resumes else ''}:"

@@ -195,7 +195,13 @@ def one_of_each() -> list[Event]:
         corruption(**at(0.5)),
         SegmentsDeleted(log_dir=A, partition="t-0", base_offsets=(40,), **at(0.5)),
         segment_recovered(0, base_offset=20, valid_bytes=123, **at(0.5)),
-        log_finished(status="truncated", truncated_bytes=477, truncated_batches=4, **at(0.6)),
+        log_finished(
+            status="truncated",
+            truncated_bytes=477,
+            truncated_batches=4,
+            loss="offsets 20 to 47 (at most 28 records), 477 bytes, 4 batches: CRC mismatch",
+            **at(0.6),
+        ),
         log_started("t-1", unflushed_segment_count=1, recover_bytes=100, thread_num=1, **at(0.6)),
         log_finished("t-1", status="refused", thread_num=1, reason="no", finished_count=2, **at(0.7)),
         CutByEarlierRun(

@@ -20,7 +20,6 @@ from recovery.watch.events import (
     LogDirOffline,
     Remark,
     RunFinished,
-    SegmentsDeleted,
 )
 from recovery.watch.gauges import Gauges
 from recovery.watch.notices import notice_of
@@ -61,6 +60,12 @@ def busy_dir(log_dir=A, seconds=20):
     for i in range(1, seconds + 1):
         yield scanned(10 << 20, "orders-3", log_dir=log_dir, **at(i))
     yield segment_recovered(2, "orders-3", log_dir=log_dir, size_bytes=100 << 20, **at(seconds))
+
+
+def damaged(name):
+    return log_finished(
+        name, status="truncated", truncated_bytes=9, loss="offsets 1 to 2, 9 bytes: CRC mismatch"
+    )
 
 
 def squeezed(lines):
@@ -252,21 +257,9 @@ class TestNotices:
         ("event", "level", "expected"),
         [
             (
-                corruption(),
+                log_finished(status="truncated", loss="offsets 20 to 24, 123 bytes: CRC mismatch"),
                 "warning",
-                "/data/a/t-0/00000000000000000020.log: cut to 123 bytes, the next offset is 25: CRC mismatch",
-            ),
-            (
-                SegmentsDeleted(log_dir=A, partition="t-0", base_offsets=(40, 60)),
-                "warning",
-                "/data/a/t-0: 2 segments dropped",
-            ),
-            (
-                SegmentsDeleted(
-                    log_dir=A, partition="t-0", base_offsets=(0,), log_end_offset=7, log_start_offset=9
-                ),
-                "warning",
-                "/data/a/t-0: 1 segment dropped, the log ends before its log start offset",
+                "/data/a/t-0: loses offsets 20 to 24, 123 bytes: CRC mismatch",
             ),
             (
                 IndexFileProblem(log_dir=A, partition="t-0", path=f"{A}/t-0/1.log", problem="missing"),
@@ -290,6 +283,7 @@ class TestNotices:
         assert (line.line, line.level) == (expected, level)
 
     def test_what_the_figures_tell_needs_none(self):
+        assert notice_of(corruption()) is None  # preallocated zeros are found like damage
         assert notice_of(log_finished(status="truncated", truncated_bytes=1)) is None
         assert notice_of(Remark(text="x")) is None
         assert notice_of(LogDirHandedOver(log_dir=A, handoff="none", wrote_marker=False)) is None
@@ -321,16 +315,24 @@ class TestTerminal:
     def test_notices_are_printed_above(self):
         written = self.screen(*one_of_each())
         assert "ERROR /data/a/t-1: refused: no" in written
-        assert "WARN  /data/a/t-0/00000000000000000020.log: cut to 123 bytes" in written
+        assert "WARN  /data/a/t-0: loses offsets 20 to 47" in written
         assert written.index("ERROR /data/a/t-1") < written.index("Recovered in part")
 
+    def test_a_notice_is_one_line_where_a_report_has_it_whole(self):
+        long = Remark(text=f"{'long ' * 40}end", level="warning", **at(0))
+        cropped = self.screen(run_started(), long)
+        assert cropped.count("long") == 22
+        assert "end" not in cropped
+        whole = self.screen(run_started(command="watch"), long)
+        assert "end" in whole
+
     def test_a_flood_of_warnings_is_counted_not_printed(self):
-        written = self.screen(run_started(), dir_started(), *(corruption(f"t-{i}") for i in range(500)))
+        written = self.screen(run_started(), dir_started(), *(damaged(f"t-{i}") for i in range(500)))
         assert written.count("WARN ") == NOTICE_LIMIT
         assert written.count("More warnings follow") == 1
 
     def test_warnings_do_not_use_up_the_room_of_errors(self):
-        stream = [corruption(f"t-{i}") for i in range(50)] + [log_finished(status="refused", reason="why")]
+        stream = [damaged(f"t-{i}") for i in range(50)] + [log_finished(status="refused", reason="why")]
         assert "ERROR /data/a/t-0: refused: why" in self.screen(run_started(), *stream)
 
     def test_draws_on_its_own_timer(self):
