@@ -17,9 +17,10 @@ from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.model import PartitionTask
 from recovery.load.preflight import fold_checked, notes_of, problems_of, reads_segments
 from recovery.logdir.inventory import LogDirInventory
+from recovery.logdir.quarantine_place import is_far
 from recovery.plan.actions import LOG_DIR_ITSELF
 from recovery.problem import Problem
-from recovery.read.file_system import is_file, mount_of, nearest
+from recovery.read.file_system import is_file
 from recovery.read.partition_files import PartitionFiles
 from recovery.write.quarantine import Quarantine
 
@@ -148,6 +149,5 @@ def _refuse_far_folder(path: str, quarantine: Quarantine) -> None:
     """
     if is_file(path):
         return
-    quarantine_folder = nearest(quarantine.root)
-    if mount_of(quarantine_folder) != mount_of(path):
+    if is_far(quarantine.root, path):
         raise OSError(errno.EXDEV, "a folder cannot be moved to another file system", path)

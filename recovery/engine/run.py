@@ -38,6 +38,7 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import LogDirOffline, LogDirStarted, Observer, Remark, RunFinished, RunStarted
 from recovery.watch.notifier import Notifier
 from recovery.watch.phases import Phases
+from recovery.write.move_in import refuse_unfinished_restore
 from recovery.write.quarantine import Quarantine
 from recovery.write.undo_notice import refuse_unfinished_undo
 from recovery.write.write_back import held_file_systems
@@ -211,6 +212,7 @@ class Engine:
             if log_dir in self._offline:
                 continue
             try:
+                refuse_unfinished_restore(log_dir)
                 refuse_unfinished_undo(log_dir, self._options.quarantine_dir)
                 self._journals[log_dir] = RunJournal(
                     log_dir,

@@ -142,6 +142,15 @@ def write_problem(log_dir: str, quarantine_dir: str | None) -> Problem | None:
     )
 
 
+def is_far(root: str, path: str) -> bool:
+    """Return whether *path* is on another file system than quarantine in *root*: a folder cannot be renamed to there.
+
+    Raises:
+        OSError: the mount of one of them cannot be determined.
+    """
+    return mount_of(nearest(root)) != mount_of(path)
+
+
 def run_order(name: str) -> tuple[str, int]:
     """Return what the runs of a log dir are sorted by: their time, and a number if two have the same time."""
     stamp, _, number = name.partition("-")

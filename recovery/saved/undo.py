@@ -41,6 +41,7 @@ from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
 from recovery.write.move_in import refuse_unfinished_restore
 from recovery.write.quarantine import manifest_entries
+from recovery.write.take_out import remove_taken_out, take_out
 from recovery.write.undo_notice import (
     EnteredUndo,
     enter_undo,
@@ -318,7 +319,7 @@ class _RunUndoing:
         changed = [
             f"{folder}/{name}"
             for folder, change in last.items()
-            for name in state.differences(folder, change)
+            for name in [*state.differences(folder, change), *self._others_in_new(change)]
         ]
         if last and LOG_DIR_ITSELF not in last and CLEAN_SHUTDOWN_FILE in state.files(LOG_DIR_ITSELF):
             changed.append(f"{LOG_DIR_ITSELF}/{CLEAN_SHUTDOWN_FILE}")  # this run has left no marker
@@ -335,6 +336,14 @@ class _RunUndoing:
                 "that back first: it may have another --quarantine-dir, or an earlier name if the clock was set back; "
                 "there is no remedy if a broker was at work, or if that run was purged"
             )
+
+    def _others_in_new(self, change: Change) -> list[str]:
+        """Return what is in a folder that the run has made, and is no file: it would go with the folder."""
+        path = folder_path(self._log_dir, change.commit.folder)
+        if not (change.is_new_folder and is_folder(path)):
+            return []
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if not entry.is_file()]
 
     def _refuse_unaccounted(self, state: LogDirState) -> None:
         """Refuse if only quarantine has what was cut by a run that was killed and never resumed.
@@ -410,6 +419,7 @@ class _RunUndoing:
     def _restore(self, journal: Journal, check_stop: Callable[[], None], tally: Tally) -> None:
         """Put everything back but the marker, durably, and note it: quarantine is not needed again."""
         self._marker.set_aside()
+        remove_taken_out(self._log_dir)
         for number, change in reversed(list(enumerate(self._changes))):
             check_stop()
             self._take_back(journal, f"{number}", change)
@@ -421,6 +431,7 @@ class _RunUndoing:
         for move in reversed(self._moves):
             self._move_back(move)
             tally.add()
+        remove_taken_out(self._log_dir)
         sync_below(self._log_dir)
         journal.note(_RESTORED_NOTE, {})
 
@@ -444,8 +455,10 @@ class _RunUndoing:
                 raise OSError(errno.ENOENT, "not in the manifest", name)
             return self._saved.opened(folder, saved_files[name])
 
-        if change.is_new_folder and not is_folder(path):
-            return  # an interrupted undo has removed it
+        if change.is_new_folder:
+            if _TAKEN_BACK_NOTE not in journal.notes:
+                self._take_out(change)
+            return
         if key in journal.commits:
             commit = Commit.from_json(journal.commits[key])
             if commit.folder != folder:
@@ -458,12 +471,23 @@ class _RunUndoing:
         self._note(folder, commit.actions)
         if _TAKEN_BACK_NOTE not in journal.notes:
             publish(path, commit, open_saved=open_saved)
-            if change.is_new_folder:
-                remove_empty_folder(path)
+
+    def _take_out(self, change: Change) -> None:
+        """Remove a folder that the run has made; an interrupted undo may have done so, and a broker made another."""
+        folder, state = change.commit.folder, LogDirState(self._log_dir)
+        if is_folder(folder_path(self._log_dir, folder)) and not state.differences(folder, change):
+            self._note(folder, self._plan(change, state))
+            take_out(self._log_dir, folder)
 
     def _move_back(self, move: Moved) -> None:
-        if is_there(self._stored(move)):
-            rename_anywhere(self._stored(move), self._place(move))
+        stored, place = self._stored(move), self._place(move)
+        if is_folder(stored) and is_folder(place) and os.listdir(place):
+            raise UnsafeError(
+                f"{place}: made while this undo was interrupted, and what was there before is to come back. Remedy: "
+                "move it out of the log dir, and start undo again, which goes on"
+            )
+        if is_there(stored):
+            rename_anywhere(stored, place)
 
     def _note(self, folder: str, actions: Iterable[Action]) -> None:
         for action in actions:

@@ -7,7 +7,7 @@ rename. Before the first step the intent is written there; whoever finds it carr
 2. An empty folder that a partition replaces goes into quarantine.
 3. The folders are renamed, one by one.
 4. Their lines enter the checkpoints.
-5. The account is entered in the manifest, for `undo`, and the stage is removed.
+5. The account is entered in the manifest, for `undo`, and the intent is removed.
 
 A kill leaves a log dir that a broker can start on. In no state is there a line of a log beside another log: a broker
 deletes all records of one that ends below its line in `log-start-offset-checkpoint`. A log without lines it recovers
@@ -20,11 +20,14 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat
 from recovery.logdir.listing import file_stat, list_files
+from recovery.logdir.quarantine_place import given_place
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, PartitionPlan, SaveFile, WriteFile
 from recovery.plan.commit import Commit, plain_name, read_state
 from recovery.plan.undo_plan import read_account
@@ -46,11 +49,26 @@ from segfmt.filenames import (
 STAGE_FOLDER = "__cluster_metadata-0.restore-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
 _INTENT = "intent.json"
-_INTENT_VERSION = 1
+_INTENT_VERSION = 2
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
 
 
-OpenQuarantine = Callable[[str | None, Callable[[str], None]], Quarantine]
+class OpenQuarantine(Protocol):
+    """Opens quarantine of the log dir."""
+
+    def __call__(
+        self, run: str | None, quarantine_dir: str | None, on_created: Callable[[str], None]
+    ) -> Quarantine:
+        """Open that of *run*, in *quarantine_dir* or at its default place; without a run, where a new one is to be.
+
+        Args:
+            run: name of the folder of an interrupted run.
+            quarantine_dir: where that is; of no account without a run.
+            on_created: is told the name of a new run's folder.
+        """
+        ...
+
+
 Lines = dict[tuple[str, int], int]
 LineChange = Callable[[str, Lines], Lines]
 """From the name of a checkpoint and its lines to those that it is to have."""
@@ -97,12 +115,14 @@ class _Intent:
     Attributes:
         files: in the folder of each partition, as they were made; a broker may have written to them since.
         run: name of the run's folder in quarantine, None as long as it has none.
+        quarantine_dir: where that is, if it was given: the next run need not be given the same.
         commit: the last one on the log dir's checkpoints.
     """
 
     partitions: Sequence[MovedIn]
     files: Mapping[str, Mapping[str, FileStat]]
     run: str | None = None
+    quarantine_dir: str | None = None
     commit: Commit | None = None
 
 
@@ -125,9 +145,6 @@ def move_in(
     open_quarantine: OpenQuarantine,
 ) -> str | None:
     """Move *partitions* from the stage into *log_dir*; all in the stage must be on disk.
-
-    Args:
-        open_quarantine: opens that of the log dir, by the name of an interrupted run, and what is told a new name.
 
     Returns:
         The run's folder in quarantine.
@@ -190,7 +207,7 @@ class _Move:
         for one in moved:
             _note(one.folder, self._intent.files[one.folder], quarantine)
         quarantine.sync()
-        remove_stage(self._log_dir)
+        _forget_intent(self._log_dir)
         return quarantine.run_folder
 
     def _resumed_quarantine(self, left: Collection[MovedIn]) -> Quarantine:
@@ -198,12 +215,12 @@ class _Move:
 
         A run's account must be about what that run has left, else `undo` would take back what the broker did.
         """
-        quarantine = self._open(self._intent.run)
+        quarantine = self._open(self._intent)
         if self._goes_on(quarantine, left):
             return quarantine
         unstage(self._log_dir)
         self._saved = {}
-        return self._open(None)
+        return self._open(replace(self._intent, run=None))
 
     def _goes_on(self, quarantine: Quarantine, left: Collection[MovedIn]) -> bool:
         """Carry out the last commit, and return whether the log dir is as the interrupted run has left it."""
@@ -230,8 +247,13 @@ class _Move:
             for one in left
         )
 
-    def _open(self, run: str | None) -> Quarantine:
-        return self._open_quarantine(run, lambda name: self._enter(replace(self._intent, run=name)))
+    def _open(self, intent: _Intent) -> Quarantine:
+        def enter(name: str) -> None:
+            place = given_place(self._log_dir, os.path.join(opened.root, name))
+            self._enter(replace(self._intent, run=name, quarantine_dir=place))
+
+        opened = self._open_quarantine(intent.run, intent.quarantine_dir, enter)
+        return opened
 
     def _enter(self, intent: _Intent) -> None:
         self._intent = intent
@@ -286,10 +308,17 @@ def remove_stage(log_dir: str) -> None:
     if not is_folder(stage):
         return
     if has_intent(log_dir):
-        os.unlink(os.path.join(stage, _INTENT))
-        sync(stage)
+        _forget_intent(log_dir)
     shutil.rmtree(stage)
     sync(log_dir)
+
+
+def _forget_intent(log_dir: str) -> None:
+    """Remove the intent: it is carried out, or not to be; should it come back, nothing is left to do."""
+    stage = os.path.join(log_dir, STAGE_FOLDER)
+    os.unlink(os.path.join(stage, _INTENT))
+    with suppress(OSError):
+        sync(stage)
 
 
 def sync_stage(log_dir: str) -> None:
@@ -304,6 +333,7 @@ def _write_intent(log_dir: str, intent: _Intent) -> None:
     document = {
         "version": _INTENT_VERSION,
         "run": intent.run,
+        "quarantine_dir": intent.quarantine_dir,
         "commit": None if intent.commit is None else intent.commit.to_json(),
         "partitions": [
             [
@@ -329,7 +359,7 @@ def _read_intent(log_dir: str) -> _Intent:
     try:
         document = json.loads(read_small(path, MOST_MANIFEST_BYTES))
         assert document["version"] == _INTENT_VERSION, f"version {document['version']}"
-        run, commit = document["run"], document["commit"]
+        run, place, commit = document["run"], document["quarantine_dir"], document["commit"]
         return _Intent(
             partitions=[
                 MovedIn(
@@ -344,6 +374,7 @@ def _read_intent(log_dir: str) -> _Intent:
                 for folder, _, _, files in document["partitions"]
             },
             run=None if run is None else plain_name(run),
+            quarantine_dir=None if place is None else os.fspath(place),
             commit=None if commit is None else Commit.from_json(commit),
         )
     except (AssertionError, AttributeError, ValueError, KeyError, TypeError, JournalError) as error:

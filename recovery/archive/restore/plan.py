@@ -181,6 +181,11 @@ class Planner:
                 "the log dir"
             )
         log_dir = self._target.place(existing, assignment, ignore_cordon=self._options.ignore_cordon)
+        if existing and not self._target.is_kept_by_rename(log_dir, source.name):
+            raise ValueError(
+                f"{log_dir}/{source.name}: an empty folder, which goes to quarantine, and a folder cannot be moved to "
+                "another file system. Remedy: leave --quarantine-dir out, or choose a folder on the log dir's disk"
+            )
         return replace(planned, log_dir=log_dir)
 
     def _topic_id(self, source: SourcePartition) -> UUID:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -253,9 +253,11 @@ class _Run:
         if run is not None:
             self._quarantines[log_dir] = run
 
-    def _quarantine(self, log_dir: str, run: str | None, on_created: object) -> Quarantine:
-        assert callable(on_created)
-        return Quarantine(log_dir, root=self._target.dirs.quarantine_dir, run=run, on_created=on_created)
+    def _quarantine(
+        self, log_dir: str, run: str | None, quarantine_dir: str | None, on_created: Callable[[str], None]
+    ) -> Quarantine:
+        root = self._target.dirs.quarantine_dir if run is None else quarantine_dir
+        return Quarantine(log_dir, root=root, run=run, on_created=on_created)
 
     # -- before a byte is written ------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from recovery.errors import LogDirOfflineError
 from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
+from recovery.logdir.quarantine_place import is_far, quarantine_root
 from recovery.read.file_system import absolute, is_folder, is_there, read_small
 from recovery.write.move_in import staged_log_dir
 from segfmt.checkpoint import read_offset_checkpoint
@@ -162,6 +163,15 @@ class Target:
             if target.is_live and is_there(path) and not is_folder(path):
                 return path
         return None
+
+    def is_kept_by_rename(self, log_dir: str, folder: str) -> bool:
+        """Return whether *folder* can be moved to quarantine, which no folder can on another file system.
+
+        Raises:
+            OSError: the mount of one of them cannot be determined.
+        """
+        root = quarantine_root(log_dir, self.dirs.quarantine_dir)
+        return not is_far(root, os.path.join(log_dir, folder))
 
     def being_moved(self, topic: str, partition: int) -> str | None:
         """Return the folder to which a broker was moving a partition from another log dir; None if there is none."""

@@ -345,3 +345,22 @@ def test_the_local_part_of_a_tiered_log_comes_back_with_what_tells_of_the_remote
         for name in before[path].keys() | found.keys():
             if not str(name).endswith((".index", ".timeindex")):
                 assert found.get(name) == before[path].get(name), (path.name, name)
+
+
+@needs(MOUNTS)
+def test_a_quarantine_to_which_no_folder_can_be_moved_is_known_before_anything_is_done(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    empty = archive.log_dirs[1] / "codecs-0"
+    empty.mkdir()
+    (empty / "00000000000000000000.log").touch()
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with mounting(disk, "tmpfs", "size=64m"):
+        for is_dry in (True, False):
+            report = restored(archive, broker={"quarantine_dir": str(disk), "dry_run": is_dry})
+            assert "cannot be moved to another file system" in one_of(report, "codecs-0").reasons[0]
+            assert one_of(report, "plain-0").status == "restored"
+            assert [path.name for path in empty.iterdir()] == ["00000000000000000000.log"]
+    report = restored(archive)
+    assert one_of(report, "codecs-0").status == "restored"

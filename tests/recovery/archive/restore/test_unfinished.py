@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from recovery.archive.options import ArchiveOptions
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import RestoredPartition, RestoreReport
 from recovery.archive.restore.run import restore
+from recovery.engine.api import recover
 from recovery.engine.options import RecoverOptions
 from recovery.errors import UnsafeError
 from recovery.saved.undo import undo
@@ -52,12 +55,12 @@ class Bench:
             broker=RecoverOptions(config=config, is_config_complete=True),
         )
 
-    def killed(self, point: KillPoint) -> None:
+    def killed(self, point: KillPoint, *options: str) -> None:
         """Start a restore that kills itself."""
         archive, words = self.archive, [word for name in NAMES for word in ("--partition", name)]
         metadata = ",".join(map(str, archive.log_dirs))
         command = [*point.command(), "archive", "restore", str(archive.path)]
-        command += ["-c", str(archive.root / "server.properties"), "--metadata", metadata, *words]
+        command += ["-c", str(archive.root / "server.properties"), "--metadata", metadata, *words, *options]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode == -9, done.stderr[-2000:]
 
@@ -154,8 +157,10 @@ def test_records_in_the_way_are_refused_before_anything_changes(bench: Bench) ->
     bench.folder_of_a_broker("plain-0", data=b"records")
     before = bench.trees()[1]
 
-    def quarantine(run: str | None, on_created: Callable[[str], None]) -> Quarantine:
-        return Quarantine(str(bench.log_dir), run=run, on_created=on_created)
+    def quarantine(
+        run: str | None, quarantine_dir: str | None, on_created: Callable[[str], None]
+    ) -> Quarantine:
+        return Quarantine(str(bench.log_dir), root=quarantine_dir, run=run, on_created=on_created)
 
     with pytest.raises(UnsafeError, match="it has records"):
         finish_move_in(str(bench.log_dir), quarantine)
@@ -242,4 +247,92 @@ def test_what_an_interrupted_run_had_fetched_is_named_by_the_run_that_moves_it_i
     for _ in range(2):
         undo([str(bench.log_dir)])
     kept.rename(lost)
+    assert bench.trees() == before
+
+
+@pytest.mark.parametrize("point", [BEFORE_FOLDERS, BETWEEN_FOLDERS, BEFORE_LINES, AMID_LINES])
+def test_it_goes_on_without_the_option_that_chose_its_quarantine(bench: Bench, point: KillPoint) -> None:
+    before = bench.trees()
+    place = bench.archive.root / "elsewhere"
+    bench.killed(point, "--quarantine-dir", str(place))
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert {one.status for one in found.values()} == {"unchanged"}
+    assert f"--quarantine-dir {place}" in report.to_text()
+    undo([str(log_dir) for log_dir in bench.archive.log_dirs], quarantine_dir=str(place))
+    assert bench.trees() == before
+
+
+def test_recover_leaves_a_half_restored_log_dir_alone(bench: Bench) -> None:
+    """What it changed the next restore would not know, and `undo` could not take either back."""
+    bench.killed(BETWEEN_FOLDERS)
+    before = bench.trees()
+    with pytest.raises(UnsafeError, match="start archive restore again"):
+        recover([str(log_dir) for log_dir in bench.archive.log_dirs], bench.options().broker)
+    assert bench.trees() == before
+
+
+def test_a_stage_that_cannot_be_removed_is_no_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is moved in, and said to be; the next restore removes the stage."""
+    remove = shutil.rmtree
+
+    def refuse(path: str, **options: Any) -> None:
+        if path.endswith(STAGE_FOLDER):
+            raise OSError(errno.EIO, "Input/output error", path)
+        remove(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", refuse)
+        report, found = bench.restored()
+    assert {one.status for one in found.values()} == {"restored"}
+    assert report.exit_code == 0, report.to_text()
+    assert any("the stage is left" in text for text in report.warnings)
+    assert (bench.log_dir / STAGE_FOLDER).exists()
+    _, found = bench.restored()
+    assert {one.status for one in found.values()} == {"unchanged"}
+    assert not (bench.log_dir / STAGE_FOLDER).exists()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        KillPoint(event="os.rename", path=r"/d2/plain-0$"),
+        KillPoint(event="shutil.rmtree", path="taken-out/plain-0$"),
+        KillPoint(event="shutil.rmtree", path="taken-out/codecs-0$"),
+        KillPoint(event="os.rename", path=r"/codecs-0$", number=2),
+    ],
+)
+def test_a_killed_undo_leaves_a_whole_log_or_none(bench: Bench, point: KillPoint) -> None:
+    """A broker would take what is left of a log for all of it."""
+    before = bench.trees()
+    assert bench.restored()[0].exit_code == 0
+    restored = bench.trees()[1]
+    config = str(bench.archive.root / "server.properties")
+    command = [*point.command(), "undo", "-c", config]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == -9, done.stderr[-2000:]
+    left = bench.trees()[1]
+    for name in NAMES:
+        here, there, empty = (
+            {path: data for path, data in tree.items() if path.startswith(f"{name}/")}
+            for tree in (left, restored, before[1])
+        )
+        assert here in ({}, there, empty), name
+    undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert bench.trees() == before
+
+
+def test_what_a_broker_made_while_an_undo_was_interrupted_is_left(bench: Bench) -> None:
+    before = bench.trees()
+    assert bench.restored()[0].exit_code == 0
+    point = KillPoint(event="shutil.rmtree", path="taken-out/plain-0$")
+    command = [*point.command(), "undo", "-c", str(bench.archive.root / "server.properties")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == -9, done.stderr[-2000:]
+    made = bench.folder_of_a_broker("plain-0", data=b"records")
+    with pytest.raises(UnsafeError, match="move it out of the log dir"):
+        undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert (made / "00000000000000000000.log").read_bytes() == b"records"
+    made.rename(bench.archive.root / "made")
+    undo([str(log_dir) for log_dir in bench.archive.log_dirs])
     assert bench.trees() == before
