@@ -173,6 +173,7 @@ def test_only_the_writer_and_those_with_files_of_their_own_change_files() -> Non
     assert found == {
         "apply.py",
         "move_in.py",  # whole folders that a restore has made
+        "take_out.py",  # the same, the other way
         "stage.py",  # a folder of our own
         "cut_ledger.py",
         "undo_notice.py",
