@@ -35,7 +35,7 @@ from recovery.saved.saved_files import SavedFiles
 from recovery.saved.unnamed_files import refuse_unnamed, remedy_by_hand
 from recovery.version import VERSION
 from recovery.watch.tally import Tally
-from recovery.write.apply import publish, stage
+from recovery.write.apply import publish, remove_uncommitted, stage
 from recovery.write.durable import remove_empty_folder, rename_anywhere, sync, sync_below
 from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
@@ -420,9 +420,14 @@ class _RunUndoing:
         """Put everything back but the marker, durably, and note it: quarantine is not needed again."""
         self._marker.set_aside()
         remove_taken_out(self._log_dir)
+        # Each commit is carried out before the next one: an interrupted undo has left open the last one at most.
+        last_committed = min(map(int, journal.commits), default=len(self._changes))
         for number, change in reversed(list(enumerate(self._changes))):
             check_stop()
-            self._take_back(journal, f"{number}", change)
+            if number <= last_committed:
+                self._take_back(journal, f"{number}", change)
+            elif (done := journal.commits.get(f"{number}")) is not None:
+                self._note(change.commit.folder, Commit.from_json(done).actions)
             tally.add()
         # What is moved back may have the name of a file that the recovery had made: from here on, none is removed.
         if self._moves and _TAKEN_BACK_NOTE not in journal.notes:
@@ -463,6 +468,7 @@ class _RunUndoing:
             commit = Commit.from_json(journal.commits[key])
             if commit.folder != folder:
                 raise JournalError(f"{journal.path}: the commit of {folder} is one of {commit.folder}")
+            remove_uncommitted(path, commit)
         else:
             files = files_in(self._log_dir, folder)
             actions = plan_undo(without_marker(change), files)

@@ -158,6 +158,19 @@ def unstage(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
+def remove_uncommitted(folder: str, commit: Commit) -> None:
+    """Remove from *folder* what was staged after *commit*, for another that was never entered.
+
+    Their names may be the same, and `publish` would take the later files for those of *commit*.
+    """
+    with os.scandir(folder) as entries:
+        staged = [entry for entry in entries if entry.name.endswith(TEMPORARY_SUFFIX)]
+    for entry in staged:
+        made, found = commit.staged.get(entry.name.removesuffix(TEMPORARY_SUFFIX)), entry.stat()
+        if made is None or (found.st_size, found.st_mtime_ns) != (made.size_bytes, made.mtime_ns):
+            remove_file(entry.path)
+
+
 def publish(folder: str, commit: Commit, *, open_saved: OpenSaved = _nothing_saved) -> dict[str, FileStat]:
     """Do the actions of *commit* that are not done yet, in order, bring them to disk, and return what is then there.
 

@@ -32,8 +32,8 @@ from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, PartitionPla
 from recovery.plan.commit import Commit, plain_name, read_state
 from recovery.plan.undo_plan import read_account
 from recovery.read.file_system import is_file, is_folder, is_there, keeps_inodes, look_at, read_small
-from recovery.write.apply import apply_partition, publish, unstage
-from recovery.write.durable import remove_file, sync, sync_below, write_new
+from recovery.write.apply import apply_partition, publish, remove_uncommitted, unstage
+from recovery.write.durable import sync, sync_below, write_new
 from recovery.write.quarantine import MOST_MANIFEST_BYTES, Quarantine, manifest_entries
 from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
 from segfmt.filenames import (
@@ -229,7 +229,7 @@ class _Move:
         if not all(self._is_moved(one.folder) for one in moved):
             return False
         if commit is not None:
-            _remove_uncommitted(self._log_dir, commit)
+            remove_uncommitted(self._log_dir, commit)
             if commit.explain(_files_of(self._log_dir), by_inode=keeps_inodes(self._log_dir)) is not None:
                 return False
             quarantine.note_change(commit, publish(self._log_dir, commit))
@@ -453,17 +453,6 @@ def _files_of(log_dir: str) -> dict[str, FileStat]:
         for name in (own, own + TEMPORARY_SUFFIX)  # of a run that was killed
     )
     return {name: file_stat(status) for name, status in found if status is not None}
-
-
-def _remove_uncommitted(log_dir: str, commit: Commit) -> None:
-    """Remove checkpoints that were staged for a commit after *commit* that was never entered."""
-    for name in _CHECKPOINTS:
-        path, made = os.path.join(log_dir, name + TEMPORARY_SUFFIX), commit.staged.get(name)
-        found = look_at(path)
-        if found is not None and (
-            made is None or (found.st_size, found.st_mtime_ns) != (made.size_bytes, made.mtime_ns)
-        ):
-            remove_file(path)
 
 
 def _note(folder: str, files: Mapping[str, FileStat], quarantine: Quarantine) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults import restore_undos
 from tests.faults.one_command import chosen_points
+from tests.faults.restore_undos import UndoBench
 from tests.faults.restores import RestoreBench, run_cases
 
 pytestmark = pytest.mark.long
@@ -29,3 +31,13 @@ def test_a_call_of_a_restore_fails(ram_path: Path, is_aux: bool) -> None:
     points = chosen_points(bench, seed=19, most=12, is_failing=True)
     assert len(points) == 12
     assert run_cases(bench, points) == []
+
+
+@pytest.mark.parametrize("is_failing", [False, True], ids=["killed", "failing"])
+def test_an_undo_of_a_restore_is_disturbed(ram_path: Path, is_failing: bool) -> None:
+    """It leaves a log whole or takes all of it, and the next one goes on."""
+    bench = UndoBench(folder=ram_path)
+    bench.make()
+    points = chosen_points(bench, seed=20, most=12, is_failing=is_failing)
+    assert len(points) == 12
+    assert restore_undos.run_cases(bench, points) == []
