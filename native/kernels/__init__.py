@@ -26,7 +26,16 @@ from native.kernels.kernel import (
     WALK_RECORDS,
     Kernel,
 )
-from native.kernels.loader import ENVIRONMENT, Account, Origin, account, entry, make_all, target
+from native.kernels.loader import (
+    ENVIRONMENT,
+    Account,
+    Origin,
+    account,
+    before_compiling,
+    entry,
+    make_all,
+    target,
+)
 
 __all__ = [
     "ALL",
@@ -51,6 +60,7 @@ __all__ = [
     "Kernel",
     "Origin",
     "account",
+    "before_compiling",
     "entry",
     "kernel_cache",
     "make_all",

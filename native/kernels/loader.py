@@ -51,6 +51,19 @@ _origins: set[Origin] = set()
 _compile_s = 0.0
 
 
+def _tell_nobody() -> None:
+    pass
+
+
+_listener: Callable[[], None] = _tell_nobody
+
+
+def before_compiling(listener: Callable[[], None]) -> None:
+    """Let *listener* be called once, when this process begins to compile, which takes some seconds."""
+    global _listener
+    _listener = listener
+
+
 def account() -> Account:
     """Return what has been done so far."""
     origin = next((one for one in reversed(Origin) if one in _origins), Origin.CACHE)
@@ -151,7 +164,9 @@ def _compile_for_this_process(kernel: Kernel, path: CpuPath | None) -> Callable[
 
 @contextlib.contextmanager
 def _compile_clock() -> Iterator[None]:
-    global _compile_s
+    global _compile_s, _listener
+    listener, _listener = _listener, _tell_nobody
+    listener()
     begin_s = time.monotonic()
     try:
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from recovery.cli.arguments import (
@@ -14,7 +15,7 @@ from recovery.cli.arguments import (
     properties_of,
     topic_configs_of,
 )
-from recovery.cli.session import print_result, watched_signals
+from recovery.cli.session import print_result, tell_of_compiling, watched_signals
 
 _EPILOG = """\
 examples:
@@ -57,6 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run `estimate` and return its exit code."""
     with watched_signals() as signals:
+        from native import kernels
         from recovery.forecast.api import estimate
         from recovery.forecast.options import DEFAULT_SAMPLE_BYTES, EstimateOptions
 
@@ -69,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
             release=arguments.release,
             sample_bytes=DEFAULT_SAMPLE_BYTES if given is None else given,
         )
+        if sys.stderr.isatty():
+            kernels.before_compiling(tell_of_compiling)
         with signals.raising():
             report = estimate(log_dirs_of(arguments), options)
         print_result(

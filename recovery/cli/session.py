@@ -99,6 +99,11 @@ def _write(parts: Iterable[str]) -> None:
             raise
 
 
+def tell_of_compiling() -> None:
+    """Say on standard error why a command seems to do nothing."""
+    print("compiling the kernels for this CPU, once, about 20 s", file=sys.stderr)  # noqa: T201 - what a command line says
+
+
 def discard(stream: TextIO) -> None:
     """Redirect a standard stream that takes no more, so that the interpreter's last flush succeeds."""
     with contextlib.suppress(OSError, ValueError):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from typing import Any
 
-from recovery.cli.session import print_result
+from recovery.cli.session import print_result, tell_of_compiling
 from recovery.errors import UsageError
 
 _EPILOG = """\
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.kernel_cache is not None:
         os.environ[kernels.CACHE_ENVIRONMENT] = os.path.abspath(arguments.kernel_cache)
-    print("compiling the kernels for this CPU that are not there yet: once, about 20 s", file=sys.stderr)  # noqa: T201 - what a command line says
+    kernels.before_compiling(tell_of_compiling)
     from native import cpu
 
     path = cpu.choose()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from textwrap import TextWrapper
 from typing import TextIO
 
-_COMMAND = re.compile(r"(?:^|(?<=: ))kafka-[a-z-]+(?:\.sh)? .*$")
+_COMMAND = re.compile(r"(?:(?<=: )|(?<=  ))kafka-[a-z-]+(?:\.sh)? .*$")
 _HANGING = 4
 _JOINT = "\0"  # stands for a blank that is no place for a break; no printable text has it
 
@@ -30,7 +30,8 @@ def _pieces(line: str, width: int) -> Iterator[str]:
     if len(line) <= width:
         yield line
         return
-    body = line.lstrip(" ")
+    joined = _COMMAND.sub(lambda command: command.group().replace(" ", _JOINT), line)
+    body = joined.lstrip(" ")
     indent = len(line) - len(body)
     hanging = indent + _HANGING
     wrapper = TextWrapper(
@@ -42,5 +43,4 @@ def _pieces(line: str, width: int) -> Iterator[str]:
         expand_tabs=False,
         replace_whitespace=False,
     )
-    joined = _COMMAND.sub(lambda command: command.group().replace(" ", _JOINT), body)
-    yield from (piece.replace(_JOINT, " ") for piece in wrapper.wrap(joined))
+    yield from (piece.replace(_JOINT, " ") for piece in wrapper.wrap(body))

@@ -165,7 +165,7 @@ class LogDirsReport:
 
     def _log_dir_rows(self) -> list[tuple[str, ...]]:
         rows = [
-            (_urgency(one), (str(broker.broker), one.log_dir, one.state, *_figures(one)))
+            (_urgency(one), (str(broker.broker), one.state, *_figures(one), one.log_dir))
             for broker in self.brokers
             for one in broker.log_dirs
         ]
@@ -184,18 +184,18 @@ class LogDirsReport:
             (
                 f"{replica.topic}-{replica.partition}",
                 str(broker),
-                log_dir,
                 "future" if replica.is_future else "current",
                 bytes_text(replica.size_bytes),
-                "-" if replica.offset_lag == UNKNOWN_LAG else f"{replica.offset_lag}",
+                "-" if replica.offset_lag == UNKNOWN_LAG else f"{replica.offset_lag:,}",
+                log_dir,
             )
             for broker, log_dir, replica in rows
         ]
 
 
-_LOG_DIR_HEADS = ("broker", "log dir", "state", ">replicas", ">size", ">usable", ">of", ">usable %")
-_REPLICA_HEADS = ("partition", "broker", "log dir", "replica", ">size", ">offset lag")
-"""Heads of columns; after `>` their cells stand at the right."""
+_LOG_DIR_HEADS = ("broker", "state", ">replicas", ">size", ">usable", ">of", ">usable %", "log dir")
+_REPLICA_HEADS = ("partition", "broker", "replica", ">size", ">offset lag", "log dir")
+"""Heads of columns; after `>` their cells stand at the right. Paths, which may be too long for a screen, come last."""
 
 
 def _urgency(log_dir: LogDirDescription) -> int:
@@ -213,7 +213,7 @@ def _figures(log_dir: LogDirDescription) -> tuple[str, ...]:
     if log_dir.total_bytes >= 0 and log_dir.usable_bytes >= 0:
         percent = 100 * log_dir.usable_bytes / log_dir.total_bytes if log_dir.total_bytes else 0
         room = (bytes_text(log_dir.usable_bytes), bytes_text(log_dir.total_bytes), f"{percent:.1f}")
-    return (str(len(log_dir.replicas)), bytes_text(size_bytes), *room)
+    return (f"{len(log_dir.replicas):,}", bytes_text(size_bytes), *room)
 
 
 def _table(heads: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -30,6 +30,11 @@ def test_a_command_is_typed_as_it_stands(width: int) -> None:
     assert wrapped(f"  {command}", width) == f"  {command}"
 
 
+def test_the_name_of_the_tool_before_a_message_is_no_command() -> None:
+    text = "kafka-log-recovery log-dirs: the following arguments are required: --describe. Remedy: see log-dirs --help"
+    assert all(len(line) <= 60 for line in wrapped(text, 60).split("\n"))
+
+
 def test_what_fits_and_what_has_no_blank_is_left_as_it_is() -> None:
     table = "log dir   rate\n/d           7\n\n" + "x" * 90
     assert wrapped(table, 80) == table
