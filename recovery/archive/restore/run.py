@@ -33,6 +33,7 @@ from recovery.archive.restore.report import (
     RestoreReport,
 )
 from recovery.archive.restore.report_text import FINISHED_TEXT
+from recovery.archive.restore.served import as_served
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import staged_bytes
 from recovery.archive.restore.target import Target, TargetDir
@@ -277,7 +278,7 @@ class _Run:
             accounts = None if layout.is_tiered else CopyAccounts(store)
             for source in find_partitions(store, layout, is_chosen, view, accounts):
                 self._stop.check()
-                one = planner.plan(source)
+                one = planner.plan(as_served(store, source) if options.is_aux else source)
                 if isinstance(one, PlannedRestore):
                     planned.append(replace(one, warnings=(*one.warnings, *self._given_up(one, stores))))
                 else:

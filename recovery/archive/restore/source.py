@@ -19,6 +19,7 @@ from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.read_request import PlannedSegments
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.remote.told_ends import ToldEnd, ends_by_files
@@ -62,7 +63,7 @@ RECOVER_COPY = (
 )
 """What is left of a copied log once it is cut as a broker would cut it."""
 _NOT_WHOLE = "archive copy has not copied all of it. Remedy: start that again; if its source is gone, "
-_READABLE = "Remedy: see that this user can read it, and start again"
+READABLE = "Remedy: see that this user can read it, and start again"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
 CHANGED_REMEDY = (
     "Remedy: copy it again (archive copy --restart); or, if the copy was recovered or changed on purpose, move "
@@ -89,6 +90,7 @@ class SourceSegment:
         log_bytes: of its log.
         max_timestamp_ms: of its records, None if not known.
         sha256: of its log, by the manifest of the copy; None without one.
+        has_aborted: whether the metadata topic says that it has aborted transactions; without it that is not known.
     """
 
     segment: ArchivedSegment
@@ -97,6 +99,7 @@ class SourceSegment:
     log_bytes: int
     max_timestamp_ms: int | None
     sha256: str | None = None
+    has_aborted: bool = False
 
     @property
     def overlaps_next(self) -> bool:
@@ -176,7 +179,7 @@ def find_partitions(
     for walked in walk(store, layout, is_chosen=is_chosen, on_level=on_level):
         if isinstance(walked, UnlistedPrefix):
             unlisted = layout.partition_at(walked.prefix.rstrip("/"))
-            reason = f"{walked.prefix}: cannot be listed: {walked.error}. {_READABLE}"
+            reason = f"{walked.prefix}: cannot be listed: {walked.error}. {READABLE}"
             if unlisted is None:  # there may be partitions in it
                 raise OSError(reason)
             seen.add(walked.prefix)
@@ -275,13 +278,8 @@ def _partition(
             reasons.append(f"what became of its segments is not known: {hiding.file}: {hiding.detail}")
     lineage = None if remote is None else remote.segments
     planned = choose_segments(walked.partition, layout, lineage)
-    segments = []
-    for row, segment in enumerate(planned.segments):
-        told = None if lineage is None else lineage.get(segment.segment_id)
-        try:
-            segments.append(_segment(store, layout, segment, planned.end_offsets[row], told, copied))
-        except (OSError, FormatError) as error:
-            reasons.append(f"segment {segment.base_offset}: {error_text(error)}")
+    segments, unusable = _segments(store, layout, planned, lineage, copied)
+    reasons += unusable
     if remote is not None and remote.cut_off is not None:
         reasons.append(f"segment {remote.cut_off[0].start_offset}: {remote.cut_off[1]}")
     gaps: list[str] = []
@@ -328,6 +326,29 @@ def _partition(
         warnings=tuple(warnings),
         reasons=tuple(reasons),
     )
+
+
+def _segments(
+    store: Store,
+    layout: Layout,
+    planned: PlannedSegments,
+    lineage: Mapping[str, RemoteSegment] | None,
+    copied: CopiedFolder | None,
+) -> tuple[list[SourceSegment], list[str]]:
+    """Return the segments that can be restored, and why others cannot."""
+    segments: list[SourceSegment] = []
+    reasons: list[str] = []
+    # brokers before 4.0 do not say whether there are aborted transactions
+    says_aborted = lineage is not None and any(one.has_no_transactions for one in lineage.values())
+    for row, segment in enumerate(planned.segments):
+        told = None if lineage is None else lineage.get(segment.segment_id)
+        try:
+            one = _segment(store, layout, segment, planned.end_offsets[row], told, copied)
+            has_aborted = says_aborted and told is not None and not told.has_no_transactions
+            segments.append(replace(one, has_aborted=has_aborted))
+        except (OSError, FormatError) as error:
+            reasons.append(f"segment {segment.base_offset}: {error_text(error)}")
+    return segments, reasons
 
 
 def _as_copied(
@@ -378,6 +399,8 @@ def _segment(
     if layout.last_part is not None and layout.last_part not in segment.parts:
         raise FormatError(f"it has no {layout.last_part.noun}, so it is not complete. {_SOUND}")
     files = layout.files(store, segment)
+    for name, what in _wrong_sizes(layout, segment, files, told):
+        raise FormatError(f"{name} is not complete: {what}. {_SOUND}")
     described = told or files.described()
     end = None if described is None else described.end_offset
     return SourceSegment(
@@ -390,6 +413,19 @@ def _segment(
         else described.max_timestamp_ms,
         sha256=None if copied is None else copied.sha256(log_name(segment.base_offset)),
     )
+
+
+def _wrong_sizes(
+    layout: Layout, segment: ArchivedSegment, files: ArchivedFiles, told: RemoteSegment | None
+) -> Iterator[tuple[str, str]]:
+    """Yield which objects of a segment in tiered storage do not have the size that they must have, and what tells."""
+    for kind, what in files.contradictions():
+        yield layout.name_of(segment, kind), what
+    name = layout.name_of(segment, PartKind.LOG)
+    if told is not None and layout.has_plain_logs and segment.log_bytes != told.size_bytes:
+        yield name, f"{segment.log_bytes:,} bytes, the metadata topic says {told.size_bytes:,}"
+    elif layout.is_tiered and not segment.log_bytes:
+        yield name, "0 bytes, and no broker archives an empty log"
 
 
 def _max_timestamp_ms(files: ArchivedFiles, segment: ArchivedSegment) -> int | None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from recovery.archive.restore.fetch import RENUMBERED_EPOCH, fetch_segment, of_log_dir
 from recovery.archive.restore.plan import PlannedRestore
+from recovery.archive.restore.served import read_producers
 from recovery.archive.restore.source import SourceSegment
 from recovery.archive.stores.archived import PartKind, StoredObject
 from recovery.archive.stores.store import Store
@@ -160,7 +161,8 @@ class Stage:
         metadata = encode_partition_metadata(PartitionMetadata(topic_id=planned.topic_id))
         self._write(name, PARTITION_METADATA, metadata)
         if planned.next_offset is not None:
-            self._write_snapshot_at_end(store, planned, source.segments[-1], planned.next_offset)
+            producers = read_producers(store, source.layout, source.segments[-1].segment)
+            self._write(name, snapshot_name(planned.next_offset), producers)
             for file_name in (log_name, offset_index_name, time_index_name):
                 self._write(name, file_name(planned.next_offset), b"")
 
@@ -216,8 +218,6 @@ class Stage:
         try:
             data = planned.source.layout.files(store, source.segment).read_part(PartKind.SNAPSHOT)
         except (OSError, FormatError):
-            if planned.mode == "aux":
-                raise
             return
         self._write(planned.source.name, snapshot_name(offset), data)
 

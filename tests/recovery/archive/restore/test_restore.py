@@ -181,7 +181,7 @@ REFUSED: dict[str, tuple[Callable[[TieredArchive], None], str]] = {
     "a log is missing": (_without_a_log, "log is not in the archive"),
     "a segment is missing": (_without_a_segment, "log is not in the archive"),
     "a batch is damaged": (_with_a_damaged_batch, ""),
-    "a log is cut short": (_cut_short, "position"),
+    "a log is cut short": (_cut_short, "is not complete: "),
     "records are there": (_with_records, "has records"),
 }
 
