@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.config import (
+    CLEANUP_POLICY,
+    LOG_CLEANUP_POLICY,
     LOG_RETENTION_BYTES,
     LOG_RETENTION_HOURS,
     LOG_RETENTION_MINUTES,
@@ -19,15 +21,16 @@ from recovery.broker.config import (
     REMOTE_STORAGE_ENABLE,
     RETENTION_BYTES,
     RETENTION_MS,
+    LogConfig,
 )
 from recovery.broker.settings import BooleanKind, Key, Layer, Settings, valid_entries
-from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
+from recovery.broker.topic_configs import COMPACTED_BY_BROKERS, TOPIC_CONFIG_OPTION, TopicConfigs
 
 _UNLIMITED = -1
 _HOURS = 168
 
 _COPY_DISABLE = Key("remote.log.copy.disable", BooleanKind())
-_DYNAMIC = (LOG_RETENTION_MS, LOG_RETENTION_BYTES)
+_DYNAMIC = (LOG_CLEANUP_POLICY, LOG_RETENTION_MS, LOG_RETENTION_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +38,15 @@ class LogRetention:
     """The settings of a topic that say how long what is kept.
 
     Attributes:
+        is_expiring: whether what is local goes by age and size, which `cleanup.policy` decides; what is in remote
+            storage goes under any policy.
         retention_ms: -1: for ever.
         retention_bytes: of each partition, its remote part included; -1: without limit.
         is_tiered: whether the topic asks for tiered storage.
         is_copy_disabled: whether nothing more is copied to it.
     """
 
+    is_expiring: bool
     retention_ms: int
     retention_bytes: int
     is_tiered: bool
@@ -73,12 +79,27 @@ def retention_of(
     retention_bytes = own.find(RETENTION_BYTES)
     if retention_bytes is None:
         retention_bytes = broker.find(LOG_RETENTION_BYTES)
+    is_tiered = bool(own.find(REMOTE_STORAGE_ENABLE))
+    is_copy_disabled = bool(own.find(_COPY_DISABLE))
+    policy = _cleanup_policy(topic, own, broker)
     return LogRetention(
+        is_expiring="delete" in policy or (not policy and is_tiered and not is_copy_disabled),
         retention_ms=_broker_retention_ms(broker) if retention_ms is None else retention_ms,
         retention_bytes=_UNLIMITED if retention_bytes is None else retention_bytes,
-        is_tiered=bool(own.find(REMOTE_STORAGE_ENABLE)),
-        is_copy_disabled=bool(own.find(_COPY_DISABLE)),
+        is_tiered=is_tiered,
+        is_copy_disabled=is_copy_disabled,
     )
+
+
+def _cleanup_policy(topic: str, own: Settings, broker: Settings) -> tuple[str, ...]:
+    """Return the policy of a topic. Kafka: UnifiedLog.deleteOldSegments looks at it."""
+    policy = own.find(CLEANUP_POLICY)
+    if policy is not None:
+        return policy
+    if topic in COMPACTED_BY_BROKERS:
+        return ("compact",)
+    default = broker.find(LOG_CLEANUP_POLICY)
+    return LogConfig().cleanup_policy if default is None else default
 
 
 def _dynamic_layers(metadata: ClusterMetadata | None, node_id: int | None) -> tuple[Layer, ...]:

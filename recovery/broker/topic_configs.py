@@ -26,7 +26,7 @@ Configs = Mapping[str, str]
 
 TOPIC_CONFIG_OPTION = "--topic-config"
 
-_COMPACTED_BY_BROKERS = frozenset({"__consumer_offsets", "__transaction_state"})
+COMPACTED_BY_BROKERS = frozenset({"__consumer_offsets", "__transaction_state"})
 """Brokers create these with `cleanup.policy=compact`, whatever their defaults say."""
 _EXPECTED = "JSON {topic: {key: value}}"
 
@@ -124,7 +124,7 @@ class TopicConfigs:
 
     def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
         """Return whether *topic* is compacted; None if that is not known, for want of the metadata log for example."""
-        if topic in _COMPACTED_BY_BROKERS:
+        if topic in COMPACTED_BY_BROKERS:
             return True
         sources = (self.overrides.get(topic, {}), self.records.get(topic, {}))
         is_known = topic in (self.known_topics or ()) or any(

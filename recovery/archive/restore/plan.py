@@ -404,8 +404,10 @@ def breached(
 ) -> tuple[int, int] | None:
     """Return how many segments, and bytes, a broker deletes at its first check; None if a timestamp is not known.
 
-    Kafka: UnifiedLog.deleteRetentionSizeBreachedSegments, deleteRetentionMsBreachedSegments.
+    Kafka: UnifiedLog.deleteOldSegments, deleteRetentionSizeBreachedSegments, deleteRetentionMsBreachedSegments.
     """
+    if not retention.is_expiring:
+        return 0, 0
     count = 0
     if retention.retention_bytes >= 0:
         excess = sum(one.log_bytes for one in segments) - retention.retention_bytes
