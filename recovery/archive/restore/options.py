@@ -44,6 +44,11 @@ class RestoreOptions:
     def refuse_wrong_values(self) -> None:
         """Raise UsageError if a choice is none of those there are, or a number is out of range."""
         refuse_wrong_choice("--leader-epochs", self.leader_epochs, get_args(LeaderEpochs))
+        if self.is_aux and self.leader_epochs == "renumber":
+            raise UsageError(
+                "--leader-epochs renumber with --aux: batches in remote storage keep their leader epochs. Remedy: "
+                "leave one of the two out"
+            )
         for topic, topic_id in self.topic_ids.items():
             try:
                 is_nil = not read_uuid(topic_id).int

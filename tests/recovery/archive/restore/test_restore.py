@@ -297,6 +297,42 @@ def test_settings_without_effect_are_told(archive: TieredArchive) -> None:
     assert ["no log of codec lies among what is chosen" in text for text in report.warnings[1:]] == [True]
 
 
+@pytest.mark.parametrize(
+    ("configs", "is_deleted"),
+    [
+        ({"cleanup.policy": "delete"}, True),
+        ({"cleanup.policy": "compact,delete"}, True),
+        ({"cleanup.policy": "compact"}, False),
+        ({"cleanup.policy": ""}, True),
+        ({"cleanup.policy": "", "remote.log.copy.disable": "true"}, False),
+        ({"cleanup.policy": "", "remote.storage.enable": "false"}, False),
+        ({}, True),
+    ],
+)
+def test_what_retention_deletes_is_a_matter_of_the_cleanup_policy(
+    archive: TieredArchive, configs: dict[str, str], is_deleted: bool
+) -> None:
+    broker = {"dry_run": True, "topic_configs": {"plain": configs | {"retention.ms": "1"}}}
+    one = one_of(restored(archive, names=["plain-0"], broker=broker), "plain-0")
+    assert one.retained is not None
+    assert bool(one.retained[0]) == is_deleted
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_the_brokers_cleanup_policy_is_the_default(archive: TieredArchive, policy: str) -> None:
+    broker = {"dry_run": True, "topic_configs": {"plain": {"retention.ms": "1"}}}
+    options = options_of(archive, names=["plain-0"], broker=broker)
+    config = {**(options.broker.config or {}), "log.cleanup.policy": policy}
+    one = one_of(restore(replace(options, broker=replace(options.broker, config=config))), "plain-0")
+    assert one.retained is not None
+    assert bool(one.retained[0]) == (policy == "delete")
+
+
+def test_leader_epochs_of_remote_batches_cannot_be_renumbered(archive: TieredArchive) -> None:
+    with pytest.raises(UsageError, match="--leader-epochs renumber with --aux: "):
+        restored(archive, is_aux=True, leader_epochs="renumber")
+
+
 @needs(MOUNTS)
 def test_a_dry_run_on_a_read_only_mount_says_what_a_run_needs(archive: TieredArchive) -> None:
     disk = archive.log_dirs[1]
