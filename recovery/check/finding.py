@@ -17,6 +17,11 @@ _REBUILD = (
     "stop the broker, remove the .index of this segment, and run `recover`: all of its indexes are rebuilt"
 )
 
+_AS_COPIED = (
+    "put it back as it was copied, or copy it again (`archive copy --restart`); if it was changed on purpose, move "
+    "kafka-log-recovery-copy.jsonl away: what is there is then taken as it is"
+)
+
 Rule = Literal[
     "checksum",
     "batch-length",
@@ -70,6 +75,8 @@ Rule = Literal[
     "empty-log",
     "missing-segment",
     "missing-folder",
+    "missing-file",
+    "changed-file",
     "copy-in-part",
     "archive-gap",
     "orphan",
@@ -154,8 +161,10 @@ REMEDIES: dict[Rule, str] = {
     "chunk": "restore the segment from a backup",
     "empty-log": _RESTORE,
     "missing-segment": "restore its objects from a backup: a consumer gets an error at these offsets",
-    "missing-folder": "copy the folder as well; if it is not to be there, choose the others with --topic, or remove "
-    "the line from the copied checkpoint",
+    "missing-folder": "copy the folder as well (start `archive copy` again, if it made the copy); if it is not to be "
+    "there, choose the others with --topic, or, without a manifest, take the line out of the copied checkpoint",
+    "missing-file": _AS_COPIED,
+    "changed-file": _AS_COPIED,
     "copy-in-part": "start `archive copy` again; if its source is gone, docs/archives/copy.md says what can be had. "
     "If the copy was recovered or changed on purpose: move its manifest away",
     "archive-gap": "copy these offsets from a replica that has them, or from a backup",
@@ -186,6 +195,9 @@ REMEDIES: dict[Rule, str] = {
     "changing": "verify it again: it changed each time it was read",
 }
 """What to do, by rule."""
+
+OF_COPIES: frozenset[Rule] = frozenset({"missing-file", "changed-file"})
+"""Rules by which a file is not the one that was copied; by itself, and beside its log, it may be sound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

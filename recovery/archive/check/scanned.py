@@ -50,6 +50,7 @@ class PartitionHead:
         cut_off: base offsets and ids of finished segments that are no part of the log any more: offsets that their
             histories lack are in no broker's log.
         digests: of the segments that exist now, DIGEST_BYTES each, in their order.
+        copied_sha256: of small files, by name, by the manifest of the copy that it is in.
     """
 
     archived: ArchivedPartition
@@ -61,6 +62,7 @@ class PartitionHead:
     gone: tuple[tuple[int, int], ...] = ()
     cut_off: frozenset[tuple[int, str]] = frozenset()
     digests: bytes = b""
+    copied_sha256: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def where(self) -> PartitionPrefix:

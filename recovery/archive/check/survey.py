@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOptions
+from recovery.archive.copy.findings import CopyFindings
 from recovery.archive.inventory.entry import LineagePlace, SegmentStatus
 from recovery.archive.inventory.expectations import Expectations
 from recovery.archive.inventory.inventory import RULES_OF_READING
@@ -23,7 +24,7 @@ from recovery.archive.stores.archived import (
     is_temporary,
 )
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable
-from recovery.archive.stores.store import Level, Store
+from recovery.archive.stores.store import Store
 from recovery.broker.config import BrokerConfig
 from recovery.broker.topic_configs import TopicConfigs
 from recovery.check.tasks import unflushed_from
@@ -69,7 +70,7 @@ def survey(
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
     others: Sequence[Layout] = (),
-    on_level: Callable[[str, Level], None] = lambda _prefix, _level: None,
+    copies: CopyFindings | None = None,
 ) -> Iterator[SurveyedPartition | UnlistedPrefix | OtherLayout]:
     """Yield the partitions in *store* in the order of prefixes.
 
@@ -81,15 +82,18 @@ def survey(
         is_chosen: whether a partition is to be read.
         topic_configs: settings of topics; they take precedence over those of a copied metadata log.
         others: layouts whose partitions are named.
-        on_level: is told each prefix above partitions, and what is there.
+        copies: what copies in the archive say, with which the partitions are compared; None: nothing.
 
     Raises:
         OSError: the archive itself cannot be listed.
     """
     expected = Expectations() if expected is None else expected
+    copies = CopyFindings(store) if copies is None else copies
     parent, copy, settings = "", LogDirCopy(), CopiedSettings(topic_configs, None)
     is_first = True
-    for walked in walk(store, layout, is_chosen=is_chosen, others=others, on_level=on_level):
+    for walked in walk(store, layout, is_chosen=is_chosen, others=others, on_level=copies.look_at):
+        if isinstance(walked, UnlistedPrefix):
+            copies.see_unlisted(walked.prefix)
         if not isinstance(walked, Walked):
             yield walked
             continue
@@ -97,8 +101,9 @@ def survey(
             parent, is_first = walked.parent, False
             if not layout.is_tiered:
                 copy = read_log_dir_copy(store, walked.siblings)
-                missing = find_missing_folders(copy, walked, is_chosen)
-                copy = replace(copy, findings=(*copy.findings, *missing))
+                changed = copies.checkpoints(walked.partition.where, parent, walked.siblings)
+                missing = find_missing_folders(copy, walked, is_chosen, copies.folder)
+                copy = replace(copy, findings=(*copy.findings, *changed, *missing))
                 settings = read_copied_settings(store, parent, topic_configs)
         removed: Sequence[str] = ()
         if options.is_in_place:
@@ -106,6 +111,8 @@ def survey(
         known_configs = settings.of(walked.partition.where.topic)
         surveyed = _surveyed(store, walked, layout, options, copy, known_configs, expected)
         surveyed = replace(surveyed, removed=removed, note=settings.note)
+        if not layout.is_tiered:
+            surveyed = replace(surveyed, head=_compared(surveyed.head, walked, options, copies))
         settings.note = ""  # said with the first partition of the log dir
         if copy.findings and not options.is_logs_only:
             head = surveyed.head
@@ -209,6 +216,15 @@ def _surveyed(
         remote=remote,
     )
     return SurveyedPartition(head=head, works=works)
+
+
+def _compared(
+    head: PartitionHead, walked: Walked, options: ScanOptions, copies: CopyFindings
+) -> PartitionHead:
+    """Return the head of a partition with what is not as it was copied, and what its small files should be."""
+    found = copies.see(walked.partition, is_logs_only=options.is_logs_only)
+    digests = {} if options.is_logs_only else copies.digests(walked.partition)
+    return replace(head, findings=(*head.findings, *found), copied_sha256=digests)
 
 
 def _kept(archived: ArchivedPartition, layout: Layout, options: ScanOptions) -> ArchivedPartition:

@@ -23,7 +23,7 @@ from recovery.archive.check.rebuild import Rebuilding, RebuildWork
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.stores.archived import PartKind, SegmentKey
-from recovery.check.finding import Finding
+from recovery.check.finding import OF_COPIES, Finding
 from recovery.check.rules.blame import excused, is_contradiction, is_of_another_log
 from segfmt.filenames import offset_index_name, read_offset, time_index_name
 
@@ -123,9 +123,7 @@ class RebuildDecisions:
         if self._is_tiered:
             decided |= _excused_parts(parts, self._state)
         wrong = [
-            kind
-            for kind in (*DERIVED, PartKind.INDEXES)
-            if kind in decided and decided[kind].verdict.is_valid is False
+            kind for kind in (*DERIVED, PartKind.INDEXES) if kind in decided and _is_wrong(decided[kind])
         ]
         wanted = set(DERIVED if PartKind.INDEXES in wrong else wrong)
         obstacle = obstacle_of(
@@ -183,6 +181,13 @@ class RebuildDecisions:
 def _is_valid(parts: _Parts, kind: PartKind) -> bool:
     """Return whether a segment has a part, and it is sound."""
     return kind in parts and parts[kind].verdict.is_valid is True
+
+
+def _is_wrong(judged: ObjectVerdict) -> bool:
+    """Return whether a part is damaged, and not only another one than was copied: a rebuilt one is that, too."""
+    return any(
+        finding.severity == "damage" and finding.rule not in OF_COPIES for finding in judged.verdict.findings
+    )
 
 
 def _excused_parts(parts: _Parts, state: _StateBefore) -> dict[PartKind, ObjectVerdict]:

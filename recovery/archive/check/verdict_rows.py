@@ -12,7 +12,7 @@ from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.trust import DERIVED
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
-from recovery.check.finding import Finding, finding_line
+from recovery.check.finding import OF_COPIES, Finding, finding_line
 from recovery.printable import printable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _CUT_BY_BROKER: Final = (
     "none in the archive: a broker that starts on this copy cuts it, as does `recover` there. If the topic "
     "preallocates its logs, say so with --topic-config, and zeros are a note"
 )
-_NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
+_NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large", *OF_COPIES})
 
 
 def remedy(judged: ObjectVerdict, finding: Finding) -> str:

@@ -32,6 +32,7 @@ class CopiedFolder:
         own_files: of the log dir, likewise.
         is_gone: whether all of it had gone: then that is in `files`.
         is_log_dir_whole: whether all of the log dir's own files were copied, and all of its folders are known.
+        is_of_chosen: whether only chosen partitions of the log dir were copied.
     """
 
     is_whole: bool
@@ -39,11 +40,17 @@ class CopiedFolder:
     own_files: Mapping[str, CopiedFile]
     is_gone: bool
     is_log_dir_whole: bool
+    is_of_chosen: bool = False
 
     @property
     def is_named(self) -> bool:
         """Whether the copy knows the folder at all."""
         return bool(self.files) or not self.is_whole
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the folder should be there, or is known not to be whole."""
+        return not self.is_whole or (bool(self.files) and not self.is_gone)
 
     def sha256(self, name: str) -> str | None:
         """Return that of a file as it was copied, None if the copy does not name it."""
@@ -203,4 +210,5 @@ def _folder(document: CopyDocument, folder: str) -> CopiedFolder:
         own_files={name: one for name, one in own.items() if log_dir + name not in document.gone},
         is_gone=is_gone,
         is_log_dir_whole=log_dir not in document.unfinished,
+        is_of_chosen=log_dir.rstrip("/") in document.chosen,
     )

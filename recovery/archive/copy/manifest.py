@@ -103,10 +103,13 @@ class CopyManifest:
     ) -> None:
         self.is_new = document is None
         document = document or CopyDocument(
-            log_dirs={}, unfinished=frozenset(), gone=frozenset(), files=_Files()
+            log_dirs={}, unfinished=frozenset(), gone=frozenset(), chosen=frozenset(), files=_Files()
         )
         self._unfinished = set(document.unfinished)
         self._gone = set(document.gone)
+        self._chosen = set(document.chosen)
+        self._folders: frozenset[str] = frozenset()
+        self._new_folders: frozenset[str] = frozenset()
         self._expected: set[str] = set()
         self._store = store
         self._log_dirs = dict(document.log_dirs)
@@ -127,6 +130,8 @@ class CopyManifest:
 
     def begin(self, folders: Mapping[str, str], *, is_forgotten: bool) -> None:
         """Take in the *folders* of this run's log dirs, and whether what earlier runs have copied does not count."""
+        self._folders = frozenset(folders.values())
+        self._new_folders = self._folders - self._log_dirs.keys()
         self._log_dirs |= {folder: log_dir for log_dir, folder in folders.items()}
         self._is_forgotten = is_forgotten
         if is_forgotten:
@@ -159,6 +164,10 @@ class CopyManifest:
             is_everything: whether all partitions were chosen: else a log dir that was not listed once stays so.
         """
         self._expected = set(missing)
+        if is_everything:
+            self._chosen -= self._folders
+        else:
+            self._chosen |= self._new_folders
         for key in listed:
             folder = folder_of(key)
             if is_everything or is_partition(folder):
@@ -243,6 +252,7 @@ class CopyManifest:
             "logDirs": {log_dir: folder for folder, log_dir in self._log_dirs.items()},
             "unfinished": sorted(unfinished),
             "gone": sorted(self._gone & self._durable.whole.keys()),
+            "chosen": sorted(self._chosen),
         }
         self._refuse_other_writers()
         self._store.replace(MANIFEST_KEY, "\n".join([json.dumps(document), *lines, ""]).encode())
@@ -270,12 +280,14 @@ class CopyDocument:
         log_dirs: log dir by its folder at the output.
         unfinished: folders of which not all was copied, with a slash.
         gone: keys of files that had gone from their log dir when it was copied last.
+        chosen: folders of log dirs of which no run has copied all partitions, but only those that were chosen.
         files: at the output.
     """
 
     log_dirs: Mapping[str, str]
     unfinished: frozenset[str]
     gone: frozenset[str]
+    chosen: frozenset[str]
     files: _Files
     _by_folder: dict[str, dict[str, CopiedFile]] = field(default_factory=dict)
 
@@ -320,6 +332,7 @@ def read_document(store: Store, prefix: str = "") -> CopyDocument:
             log_dirs={str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()},
             unfinished=frozenset(map(str, document["unfinished"])),
             gone=frozenset(map(str, document["gone"])),
+            chosen=frozenset(map(str, document.get("chosen", ()))),
             files=files,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:

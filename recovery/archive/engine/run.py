@@ -174,7 +174,6 @@ class ArchiveRun:
             unversioned = 0
             topics: set[str] = set()
             for partition in self._partitions(expected, report, copies):
-                copies.see(partition.head.archived)
                 removed += partition.removed
                 report.notes += (Note(text=partition.note),) if partition.note else ()
                 topics.add(partition.head.where.topic)
@@ -218,7 +217,7 @@ class ArchiveRun:
                 is_chosen=self._choice,
                 topic_configs=self._topic_configs,
                 others=all_but(layout),
-                on_level=copies.look_at,
+                copies=copies,
             ):
                 if isinstance(found, SurveyedPartition):
                     yield found

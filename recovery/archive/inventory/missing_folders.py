@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from recovery.archive.copy.account import CopiedFolder
 from recovery.archive.layouts.walk import Walked
 from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.stores.archived import PartitionPrefix
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Severity
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -25,14 +26,21 @@ _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, LOG_ST
 
 
 def find_missing_folders(
-    copy: LogDirCopy, walked: Walked, is_chosen: Callable[[PartitionPrefix], bool]
+    copy: LogDirCopy,
+    walked: Walked,
+    is_chosen: Callable[[PartitionPrefix], bool],
+    copied_at: Callable[[str], CopiedFolder | None],
 ) -> Iterator[Finding]:
     """Yield a finding for each partition with records that a checkpoint names, and of which there is no folder.
+
+    Those that the manifest of a copy names are left to that. Those that `archive copy` was told to leave out are not
+    missing: a note counts them.
 
     Args:
         copy: the files of the log dir.
         walked: any partition of it.
         is_chosen: whether a partition is to be read.
+        copied_at: returns what the manifest of a copy says of the folder at a prefix, None without one.
     """
     there = set()
     for prefix in walked.folders:
@@ -44,6 +52,7 @@ def find_missing_folders(
         for key, offset in copy.offsets.get(name, {}).items():
             if offset > told.get(key, (0, ""))[0]:
                 told[key] = offset, name
+    left_out = []
     for (topic, partition), (offset, name) in sorted(told.items()):
         folder_name = f"{topic}-{partition}"
         where = PartitionPrefix(
@@ -53,10 +62,27 @@ def find_missing_folders(
             topic_id="",
             folder=folder_name,
         )
-        if (topic, partition) not in there and is_chosen(where):
-            detail = (
-                f"{folder_name} has had offset {offset - 1}, and there is no folder of it: it was not checked"
-            )
-            yield Finding(
-                file=name, position=None, rule="missing-folder", detail=detail, severity="unchecked"
-            )
+        if (topic, partition) in there or not is_chosen(where):
+            continue
+        copied = copied_at(where.prefix)
+        if copied is not None and copied.is_expected:
+            continue
+        if copied is not None and copied.is_of_chosen:
+            left_out.append((folder_name, name))
+            continue
+        detail = (
+            f"{folder_name} has had offset {offset - 1}, and there is no folder of it: it was not checked"
+        )
+        yield _finding(name, detail, "unchecked")
+    if left_out:
+        folder_name, name = left_out[0]
+        others = f", and {len(left_out) - 1:,} more" if len(left_out) > 1 else ""
+        yield _finding(
+            name,
+            f"{folder_name}{others}: with records, and not chosen when `archive copy` made this copy",
+            "note",
+        )
+
+
+def _finding(file: str, detail: str, severity: Severity) -> Finding:
+    return Finding(file=file, position=None, rule="missing-folder", detail=detail, severity=severity)

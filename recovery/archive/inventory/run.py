@@ -84,7 +84,9 @@ def inventory(
         load(f"--output {output}", "pyarrow", extras=ARCHIVE)
     store = options.open()
     copies = CopyFindings(store)
-    archive = ArchiveWalk(store, options.layout, is_chosen=is_chosen, on_level=copies.look_at)
+    archive = ArchiveWalk(
+        store, options.layout, is_chosen=is_chosen, on_level=copies.look_at, on_unlisted=copies.see_unlisted
+    )
     report = InventoryReport(url=store.url, layout=archive.layouts[0].name)
     rows = None
     if output is not None:
@@ -98,12 +100,14 @@ def inventory(
         for layout, walked in archive.partitions():
             if stop is not None:
                 stop.check()
-            copies.see(walked.partition)
             if not layout.is_tiered and walked.parent not in log_dirs:
                 log_dirs.add(walked.parent)
                 copy = read_log_dir_copy(store, walked.siblings)
-                folders = find_missing_folders(copy, walked, is_chosen)
-                report.add_findings(walked.parent, (*copy.findings, *folders))
+                folders = find_missing_folders(copy, walked, is_chosen, copies.folder)
+                changed = copies.checkpoints(walked.partition.where, walked.parent, walked.siblings)
+                report.add_findings(walked.parent, (*copy.findings, *changed, *folders))
+            if not layout.is_tiered:
+                report.add_findings(walked.partition.where.prefix, copies.see(walked.partition))
             inventory = expectations.judge(walked.partition, layout, store)
             _take(report, rows, walked.partition.where, inventory)
             tally.add(len(inventory.entries))

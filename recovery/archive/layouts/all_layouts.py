@@ -19,6 +19,7 @@ class ArchiveWalk:
         name: of the layout, or auto.
         is_chosen: which partitions.
         on_level: is told each prefix above partitions, and what is there.
+        on_unlisted: is told each prefix, or key, that could not be looked at.
 
     Attributes:
         layouts: that were looked for so far, at least one.
@@ -36,6 +37,7 @@ class ArchiveWalk:
         *,
         is_chosen: Callable[[PartitionPrefix], bool],
         on_level: Callable[[str, Level], None] = lambda _prefix, _level: None,
+        on_unlisted: Callable[[str], None] = lambda _prefix: None,
     ) -> None:
         self.layouts: list[Layout] = [layout_of(store, name)]
         self.unlisted: list[UnlistedPrefix] = []
@@ -43,6 +45,7 @@ class ArchiveWalk:
         self._finds_others = name == AUTO
         self._is_chosen = is_chosen
         self._on_level = on_level
+        self._on_unlisted = on_unlisted
         self._others = OtherLayouts()
 
     @property
@@ -79,6 +82,7 @@ class ArchiveWalk:
                 elif isinstance(walked, OtherLayout):
                     self._others.note(walked)
                 elif walked not in self.unlisted:
+                    self._on_unlisted(walked.prefix)
                     self.unlisted.append(walked)
             further = self._others.next_name(self.names)
             if self._finds_others and further is not None:

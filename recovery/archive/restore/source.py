@@ -5,16 +5,16 @@ Where the metadata topic is known (`--metadata`), a broker's lineage decides; el
 
 from __future__ import annotations
 
-import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from recovery.archive.copy.account import CopiedFolder, CopyAccounts
+from recovery.archive.copy.comparison import differences, needed_checkpoints, needed_files
 from recovery.archive.copy.listing import PARTIAL_SUFFIX
-from recovery.archive.copy.manifest import MANIFEST_KEY, CopiedFile
+from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
@@ -27,7 +27,6 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
 from recovery.errors import error_text
 from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
@@ -73,10 +72,6 @@ _WITHOUT_EPOCHS = (
     f"Remedy: move {LEADER_EPOCH_CHECKPOINT} away, and {MANIFEST_KEY} if there is one, while this one is restored "
     "(--partition): then its leader epochs are those of its batches"
 )
-_NEEDLESS_KINDS = frozenset(
-    {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.DELETED, FileKind.CLEANED}
-)
-"""Of files without which a log is whole: indexes are made anew, and no broker needs the others."""
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -470,36 +465,13 @@ def _overlaps(segments: Sequence[SourceSegment], ends: Sequence[int | None]) -> 
 
 def _unlike(store: Store, copied: CopiedFolder, objects: Sequence[StoredObject], walked: Walked) -> list[str]:
     """Return what is not as it was copied; indexes do not matter, they are made anew. Logs are read when fetched."""
-    expected = {name: one for name, one in copied.files.items() if file_kind(name) not in _NEEDLESS_KINDS}
-    found = list(_differences(store, expected, objects))
+    found = list(differences(needed_files(copied), objects, store=store))
     if (
         walked.partition.where.prefix and not copied.is_gone
     ):  # else what is beside it is not looked at, or not its own
-        expected = {name: one for name, one in copied.own_files.items() if name in OFFSET_CHECKPOINTS}
-        found += _differences(store, expected, walked.siblings)
-    return [f"{'; '.join(found)}. {CHANGED_REMEDY}"] if found else []
-
-
-def _differences(
-    store: Store, expected: Mapping[str, CopiedFile], objects: Sequence[StoredObject]
-) -> Iterator[str]:
-    by_name = {one.name: one for one in objects}
-    for name, copied in expected.items():
-        if not _is_utf8(name):
-            continue  # a store lists it by another name, and no broker writes one
-        stored = by_name.get(name)
-        if stored is None:
-            yield f"{name} was copied, and is not there"
-        elif stored.size_bytes != copied.size_bytes:
-            yield f"{name} has {stored.size_bytes:,} bytes, and {copied.size_bytes:,} were copied"
-        elif file_kind(name) is not FileKind.LOG and stored.size_bytes <= MOST_SMALL_FILE_BYTES:
-            data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
-            if hashlib.sha256(data).hexdigest() != copied.sha256:
-                yield f"{name} has other bytes than were copied, by their SHA-256"
-
-
-def _is_utf8(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)
+        found += differences(needed_checkpoints(copied), walked.siblings, store=store)
+    texts = [f"{one.name} {one.text}" for one in found]
+    return [f"{'; '.join(texts)}. {CHANGED_REMEDY}"] if texts else []
 
 
 def _of_log_dir(walked: Walked, copied: CopiedFolder | None) -> list[str]:

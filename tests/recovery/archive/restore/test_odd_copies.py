@@ -409,9 +409,9 @@ def test_verify_and_inventory_take_a_copy_at_its_word(log_dir: Path, output: Pat
     last = max((output / log_dir.name / NAME).glob("*.log"))
     kept = last.read_bytes()
     last.unlink()
-    assert checks(output) == [(4, in_part)] * 2
+    assert [code for code, _ in checks(output)] == [2, 2]
     last.write_bytes(kept[:-1])
-    assert checks(output)[1] == (4, in_part)
+    assert [code for code, _ in checks(output)] == [2, 2]
     last.write_bytes(kept)
     manifest.rename(output / "away")
     assert checks(output) == [(0, []), (0, [])]
