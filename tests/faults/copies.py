@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recovery.archive.copy.earlier import EARLIER_SUFFIX
 from recovery.archive.copy.listing import PARTIAL_SUFFIX
 from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.copy.options import CopyOptions
@@ -91,6 +92,7 @@ class CopyBench(CommandBench):
         )
         logs[0].write_bytes(logs[0].read_bytes() + b"more")
         os.utime(logs[1], ns=(1, 1))
+        os.truncate(logs[2], logs[2].stat().st_size // 2)
         (self.output / "d1" / "replication-offset-checkpoint").unlink()
 
     def fresh(self) -> None:
@@ -147,13 +149,22 @@ class CopyBench(CommandBench):
         if again.returncode != 0:
             yield f"started again: {again.returncode}: {again.stdout[-700:]}{again.stderr[-500:]}"
             return
-        if self.copied() != sources:
+        due_tree = sources | self._lost(sources, earlier)
+        if self.copied() != due_tree:
             now = self.copied()
-            names = sorted(name for name in sources.keys() | now if sources.get(name) != now.get(name))
+            names = sorted(name for name in due_tree.keys() | now if due_tree.get(name) != now.get(name))
             yield f"started again: another tree: {names[:5]}"
         sent = sum(one["files"] for one in json.loads(again.stdout)["logDirs"])
         if sent != len(due):
             yield f"started again: {sent} files were sent, and {len(due)} were missing"
+
+    def _lost(self, sources: dict[str, bytes], earlier: dict[str, bytes]) -> dict[str, bytes]:
+        """The earlier copies of logs that were cut since, by the keys that they are to have."""
+        return {
+            name + EARLIER_SUFFIX: data
+            for name, data in earlier.items()
+            if name.endswith(".log") and not sources[name].startswith(data)
+        }
 
     def due(self) -> set[str]:
         """The files that the next run has to send."""
@@ -171,11 +182,13 @@ class CopyBench(CommandBench):
         )
 
     def _wrong_objects(self, sources: dict[str, bytes], earlier: dict[str, bytes]) -> Iterator[str]:
-        copied = self.copied()
+        copied, lost = self.copied(), self._lost(sources, earlier)
         for name, data in copied.items():
             if is_temporary(os.path.basename(name)):
                 continue
-            if name.endswith(PARTIAL_SUFFIX):
+            if name in lost:
+                is_right = data == lost[name]
+            elif name.endswith(PARTIAL_SUFFIX):
                 is_right = sources[name.removesuffix(PARTIAL_SUFFIX)].startswith(data)
             else:
                 is_right = data in (sources[name], earlier.get(name))
@@ -185,6 +198,8 @@ class CopyBench(CommandBench):
             whole = copied.get(name.removesuffix(PARTIAL_SUFFIX))
             if len(copied.get(name, b"")) < len(data) and whole != sources[name.removesuffix(PARTIAL_SUFFIX)]:
                 yield f"{name}: it had {len(data)} bytes"
+            if name + EARLIER_SUFFIX in lost and data not in (whole, copied.get(name + EARLIER_SUFFIX)):
+                yield f"{name}: the bytes that were copied before are nowhere"
 
     def _wrongly_named(self, named: dict[str, tuple[str, str]]) -> Iterator[str]:
         """Yield what the manifest names and the output has not; *named*: what it named before."""

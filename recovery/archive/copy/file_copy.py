@@ -1,6 +1,7 @@
 """One file, from its log dir to the output: whole, or up to where it can be read. Nothing at the output is lost.
 
-* A whole copy stays until there is another whole one, also of the file as it was before it changed.
+* A whole copy stays until there is another whole one, also of the file as it was before it changed. If the file has
+  lost bytes since, it stays under another name, as the beginning of a file does.
 * The beginning of a file stays until there is a longer one, or all of it. Where its next block cannot be read, that
   block is all that is read of the file again.
 """
@@ -9,10 +10,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from recovery.archive.copy.earlier import Ending, KeptCopy, StoredBytes, earlier_keys, is_lost
 from recovery.archive.copy.listing import FoundFile
 from recovery.archive.copy.manifest import CopiedFile, CopyManifest, FileFigures
 from recovery.archive.copy.reading import ReadFile, block_error
@@ -51,6 +53,7 @@ class CopyOutcome:
     Attributes:
         sent_bytes: that were sent: all of it.
         there_bytes: that were there already: all of it, under another time.
+        kept: earlier copies that stay, as the file has lost bytes of them.
     """
 
     job: CopyJob
@@ -58,6 +61,7 @@ class CopyOutcome:
     there_bytes: int | None = None
     failed: UncopiedFile | None = None
     warning: str = ""
+    kept: tuple[KeptCopy, ...] = ()
 
 
 class FileCopier:
@@ -68,6 +72,7 @@ class FileCopier:
         manifest: told what is there.
         limit: on the reads of all threads together.
         on_bytes: told how many bytes of a file were read, each time.
+        taken: the keys of all files.
     """
 
     def __init__(
@@ -77,12 +82,14 @@ class FileCopier:
         limit: RateLimit,
         stop: StopRequest,
         on_bytes: Callable[[FoundFile, int], None],
+        taken: Container[str],
     ) -> None:
         self._store = store
         self._manifest = manifest
         self._limit = limit
         self._stop = stop
         self._on_bytes = on_bytes
+        self._taken = taken
 
     def is_there(self, job: CopyJob) -> bool:
         """Return whether the output has a file as it is now, as far as that is known without reading it."""
@@ -153,18 +160,22 @@ class FileCopier:
         key, size_bytes = job.file.key, figures.size_bytes
         earlier = self._manifest.get(key)
         if earlier is not None and earlier.size_bytes == size_bytes == job.there_bytes:
-            source = self._source(job, descriptor, size_bytes)
+            source = self._source(job, descriptor, size_bytes, self._stored_part(job))
             while source.read(_HASHED_BYTES):
                 pass
             if source.error is not None:
                 return self._keep(job, descriptor, figures, source, "")
             if source.sha256() == earlier.sha256:
+                part_kept = tuple(self._kept(job, self._stored_part(job), source))
                 self._note(job, figures, source)
-                return CopyOutcome(job=job, there_bytes=size_bytes)
-        source = self._source(job, descriptor, size_bytes)
+                return CopyOutcome(job=job, there_bytes=size_bytes, kept=part_kept)
+        stored = [*self._stored_whole(job), *self._stored_part(job)]
+        source = self._source(job, descriptor, size_bytes, stored)
+        kept: list[KeptCopy] = []
+        ending = Ending(source, lambda: kept.extend(self._kept(job, stored, source)))
         try:
             sent_as = self._store.send(
-                key, source, size_bytes, part_key=lambda: self._wanted_part(job, source)
+                key, ending, size_bytes, part_key=lambda: self._wanted_part(job, source)
             )
         except OSError as error:
             if source.error is None or error.errno not in _NAME_ERRNOS:
@@ -173,15 +184,49 @@ class FileCopier:
         if source.error is not None:
             return self._keep(job, descriptor, figures, source, sent_as)
         self._note(job, figures, source)
-        return CopyOutcome(job=job, sent_bytes=size_bytes, warning=_change_text(job, descriptor, figures))
+        warning = _change_text(job, descriptor, figures)
+        return CopyOutcome(job=job, sent_bytes=size_bytes, warning=warning, kept=tuple(kept))
 
-    def _source(self, job: CopyJob, descriptor: int, size_bytes: int) -> ReadFile:
+    def _stored_whole(self, job: CopyJob) -> list[StoredBytes]:
+        """Return the object that is about to be replaced, if there is one."""
+        if job.there_bytes is None:
+            return []
+        named = self._manifest.earlier(job.file.key)
+        is_named = named is not None and named.size_bytes == job.there_bytes
+        sha256 = named.sha256 if named is not None and is_named else ""
+        return [StoredBytes(key=job.file.key, size_bytes=job.there_bytes, sha256=sha256)]
+
+    def _stored_part(self, job: CopyJob) -> list[StoredBytes]:
+        """Return the beginning of the file that becomes needless, if there is one."""
+        if job.part_bytes is None:
+            return []
+        named = self._manifest.earlier_part(job.file.key)
+        is_named = named is not None and named.kept_bytes == job.part_bytes
+        sha256 = named.sha256 if named is not None and is_named else ""
+        return [StoredBytes(key=job.part_key, size_bytes=job.part_bytes, sha256=sha256)]
+
+    def _kept(self, job: CopyJob, stored: Iterable[StoredBytes], source: ReadFile) -> Iterator[KeptCopy]:
+        """Keep those objects of which bytes are not in the file any more, before their own keys are taken."""
+        key = job.file.key
+        for one in stored:
+            if is_lost(os.path.basename(key), one, source):
+                yield KeptCopy(
+                    file=job.file.path,
+                    size_bytes=source.position,
+                    earlier_bytes=one.size_bytes,
+                    kept_as=self._store.keep(one.key, earlier_keys(key, self._taken)),
+                )
+
+    def _source(
+        self, job: CopyJob, descriptor: int, size_bytes: int, stored: Iterable[StoredBytes]
+    ) -> ReadFile:
         return ReadFile(
             descriptor,
             size_bytes,
             self._limit,
             self._stop,
             on_bytes=lambda count: self._on_bytes(job.file, count),
+            marks=[one.size_bytes for one in stored],
         )
 
     def _note(self, job: CopyJob, figures: FileFigures, source: ReadFile) -> None:

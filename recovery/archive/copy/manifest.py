@@ -149,6 +149,10 @@ class CopyManifest:
         """Return which whole file earlier runs have copied to *key*, whether that counts or not."""
         return self._earlier.whole.get(key)
 
+    def earlier_part(self, key: str) -> CopiedFile | None:
+        """Return the file of *key* of which earlier runs have kept the beginning, whether that counts or not."""
+        return self._earlier.parts.get(key)
+
     def keys(self, folder: str) -> Iterator[str]:
         """Yield the keys of whole files below *folder* that earlier runs have copied."""
         yield from (key for key in self._earlier.whole if key.startswith(f"{folder}/"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from recovery.archive.stores.archived import is_temporary
@@ -51,6 +51,10 @@ class OutputFiles:
         """Remove an object, if it is there."""
         with suppress(FileNotFoundError):
             self._store.remove(key)
+
+    def keys(self, folder: str) -> Iterator[str]:
+        """Yield the keys that were listed below *folder*."""
+        yield from (key for key in self._sizes_bytes if key.startswith(f"{folder}/"))
 
     def size_bytes(self, key: str) -> int | None:
         """Return the size of an object, None if there is none."""

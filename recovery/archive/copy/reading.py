@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from recovery.read.rate_limit import RateLimit
@@ -26,8 +26,10 @@ class ReadFile:
         descriptor: open for reading.
         end_position: where it ends.
         on_bytes: told how many bytes were read, each time.
+        marks: positions up to which the digest is wanted, too.
 
     Attributes:
+        sha256_at: the digest up to each of the marks that were passed.
         position: of the next byte; after an error, of the first one that could not be read.
         error: why reading ended early, None if it did not.
     """
@@ -40,6 +42,7 @@ class ReadFile:
         stop: StopRequest,
         *,
         on_bytes: Callable[[int], None] | None = None,
+        marks: Iterable[int] = (),
     ) -> None:
         self._descriptor = descriptor
         self._end_position = end_position
@@ -47,6 +50,8 @@ class ReadFile:
         self._stop = stop
         self._on_bytes = on_bytes
         self._digest = hashlib.sha256()
+        self._marks = sorted(set(marks))
+        self.sha256_at: dict[int, str] = {}
         self._extent_end = 0
         self._is_hole = False
         self.position = 0
@@ -69,8 +74,7 @@ class ReadFile:
         else:
             self._limit.take(wanted)
             data = self._read_window(wanted)
-        self._digest.update(data)
-        self.position += len(data)
+        self._hash(memoryview(data))
         if self._on_bytes is not None and data:
             self._on_bytes(len(data))
         return data
@@ -78,6 +82,15 @@ class ReadFile:
     def sha256(self) -> str:
         """Return the digest of what was read."""
         return self._digest.hexdigest()
+
+    def _hash(self, data: memoryview) -> None:
+        while self._marks and self._marks[0] <= self.position + len(data):
+            mark = self._marks.pop(0)
+            self._digest.update(data[: mark - self.position])
+            self.sha256_at[mark] = self._digest.hexdigest()
+            data, self.position = data[mark - self.position :], mark
+        self._digest.update(data)
+        self.position += len(data)
 
     def _find_extent(self) -> None:
         """Find out whether a hole or data begin at the position, and where they end."""

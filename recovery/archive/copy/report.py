@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from recovery.archive.copy.earlier import KeptCopy
 from recovery.errors import error_text, reason_text
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
@@ -93,6 +94,7 @@ class CopiedLogDir:
         skipped_files, skipped_bytes: that were there already.
         left_files, left_bytes: that the run has not come to, because it was interrupted.
         is_listed: whether it is known what is in it.
+        kept: earlier copies that stay at the output, since their files have lost bytes.
     """
 
     log_dir: str
@@ -105,6 +107,7 @@ class CopiedLogDir:
     left_bytes: int = 0
     is_listed: bool = False
     failed: list[UncopiedFile] = field(default_factory=list)
+    kept: list[KeptCopy] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -118,6 +121,7 @@ class CopiedLogDir:
             "leftFiles": self.left_files if self.is_listed else None,
             "leftBytes": self.left_bytes if self.is_listed else None,
             "failed": [one.to_json() for one in self.sorted_failures()],
+            "kept": [one.to_json() for one in self.kept],
         }
 
     def to_text(self, output: str, *, is_durable: bool) -> str:

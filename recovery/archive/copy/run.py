@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.archive.copy.account import CopyAccounts
+from recovery.archive.copy.earlier import kept_before
 from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
 from recovery.archive.copy.listing import (
     PARTIAL_SUFFIX,
@@ -161,6 +162,10 @@ def _is_brokers(file: FoundFile) -> bool:
 
 
 _MOUNTED = "see that its file system is mounted"
+_KEPT_REMEDY = (
+    "archive restore leaves such copies out. Remedy: if no broker, recover or undo did that, the disk may have: the "
+    "earlier copy may be all there is; else remove it"
+)
 
 
 def _is_missing(log_dir: str) -> bool:
@@ -258,6 +263,7 @@ class _Run:
             self._refuse_another(log_dir, manifest)
             output.list_beside(log_dir.folder, (file.key for file in found.files), pool, self._thread_count)
             self._leave_out_gone(log_dir, found.files, is_chosen, output, manifest)
+            self._warn_of_kept_before(log_dir, found.files, output)
             files = self._without_newer_checkpoints(log_dir, found.files, is_chosen, manifest)
             planned.append(_Planned(log_dir, [self._job(file, output, manifest) for file in files]))
         if all(one.is_listed for one in self._log_dirs):
@@ -331,6 +337,18 @@ class _Run:
         if is_chosen.is_everything:
             manifest.forget_unseen(log_dir.folder, {folder_of(file.key) for file in files}, unseen)
 
+    def _warn_of_kept_before(
+        self, log_dir: CopiedLogDir, files: Sequence[FoundFile], output: OutputFiles
+    ) -> None:
+        """Tell what earlier runs have kept: one that was killed has not told it."""
+        kept = kept_before(output.keys(log_dir.folder), {file.key for file in files})
+        if kept:
+            copies = count_text(len(kept), "earlier copy", "earlier copies")
+            self._warn(
+                f"{log_dir.log_dir}: {copies} of files that then lost bytes, or changed them, such as {kept[0]}. "
+                f"{_KEPT_REMEDY}"
+            )
+
     def _without_newer_checkpoints(
         self,
         log_dir: CopiedLogDir,
@@ -374,7 +392,8 @@ class _Run:
 
     def _copy(self, planned: Sequence[_Planned], manifest: CopyManifest, pool: PoolAhead) -> None:
         """Copy what is to be copied, and write down what was."""
-        copier = FileCopier(self._store, manifest, self._limit, self._stop, self._progress.read)
+        taken = {job.file.key for one in planned for job in one.jobs}
+        copier = FileCopier(self._store, manifest, self._limit, self._stop, self._progress.read, taken)
         to_do = [self._to_do(one, copier, manifest) for one in planned]
         missing = [file.key for one in to_do for file in one.files]
         missing += [key for one in planned for key in _unlisted(one.log_dir)]
@@ -419,11 +438,25 @@ class _Run:
             return
         self._progress.start_log_dir(planned.log_dir.log_dir, planned.files)
         jobs = self._begun(planned.jobs)
-        for outcome in pool.map_ahead(copier.copy, jobs, _FILES_AHEAD * self._thread_count):
-            if outcome is not None:
-                self._account(planned.log_dir, outcome)
+        try:
+            for outcome in pool.map_ahead(copier.copy, jobs, _FILES_AHEAD * self._thread_count):
+                if outcome is not None:
+                    self._account(planned.log_dir, outcome)
+        finally:
+            self._warn_of_kept(planned.log_dir)
         if not planned.log_dir.left_files:
             self._progress.finish_log_dir()
+
+    def _warn_of_kept(self, log_dir: CopiedLogDir) -> None:
+        """Tell which files have lost bytes; the one with the greatest loss as the example."""
+        if log_dir.kept:
+            worst = max(log_dir.kept, key=lambda one: one.earlier_bytes - one.size_bytes)
+            files = count_text(len({one.file for one in log_dir.kept}), "file")
+            self._warn(
+                f"{log_dir.log_dir}: {files} lost bytes that were copied before, or changed them, such as "
+                f"{worst.file}: {worst.earlier_bytes:,} bytes then, {worst.size_bytes:,} now; the earlier copy stays "
+                f"as {worst.kept_as}. {_KEPT_REMEDY}"
+            )
 
     def _begun(self, jobs: Iterable[CopyJob]) -> Iterator[CopyJob]:
         for job in jobs:
@@ -444,6 +477,7 @@ class _Run:
         if outcome.failed is not None:
             log_dir.failed.append(outcome.failed)
             self._progress.fail(log_dir.log_dir, outcome.job.file.partition, outcome.failed)
+        log_dir.kept += outcome.kept
         if outcome.warning:
             self._warn(outcome.warning)
         self._progress.finish_file(outcome.job.file)

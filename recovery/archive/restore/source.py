@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from recovery.archive.copy.account import CopiedFolder, CopyAccounts
 from recovery.archive.copy.comparison import differences, needed_checkpoints, needed_files
+from recovery.archive.copy.earlier import kept_before
 from recovery.archive.copy.listing import PARTIAL_SUFFIX
 from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.inventory.own_span import read_own_span
@@ -118,7 +119,7 @@ class SourcePartition:
         end_offset: of its last record, None if not known.
         snapshots_before: of producers at the beginning of the first segment or before, as a part in remote storage
             has left them.
-        gaps: offsets that no segment has, a sentence each; a compacted log may have some.
+        gaps: offsets that no segment has, a sentence each; a compacted log may have some. What may have them follows.
         warnings: what the restored log will lack.
         reasons: why it cannot be restored; a sentence each.
     """
@@ -262,7 +263,7 @@ def _partition(
 ) -> SourcePartition:
     where = walked.partition.where
     objects: Sequence[StoredObject] = ()
-    parts = [name for name in walked.partition.others.names if name.endswith(LOG_SUFFIX + PARTIAL_SUFFIX)]
+    left_out = list(_left_out(walked.partition.others.names))
     if not layout.is_tiered:
         objects, walked = _as_copied(store, layout, walked, copied)
     remote = None if broker is None or not layout.is_tiered else broker.remote_log(where)
@@ -294,11 +295,8 @@ def _partition(
             reasons += [*_overlaps(segments, ends), *_missing_end(store, objects, copy, where, ends)]
             warnings += _of_log_dir(walked, copied)
             warnings += _uncommitted_end(copy, where, ends)
-    if parts:
-        left_out = f"{parts[0]}, what could be read of that file when it was copied, is left out"
-        (reasons if reasons else warnings).append(
-            f"{left_out}. Remedy: rename it to {parts[0].removesuffix(PARTIAL_SUFFIX)} first, if that is not there"
-        )
+    for texts in [reasons] if reasons else [warnings, *([gaps] if gaps else [])]:
+        texts += left_out  # beside gaps, too, as they may be what it lacks
     epochs: Sequence[LeaderEpochEntry] = ()
     start = None
     if segments and not reasons:
@@ -344,6 +342,21 @@ def _segments(
         except (OSError, FormatError) as error:
             reasons.append(f"segment {segment.base_offset}: {error_text(error)}")
     return segments, reasons
+
+
+def _left_out(names: Sequence[str]) -> Iterator[str]:
+    """Yield what a copy has kept of files of which it has no whole, or another one, for the first of each kind."""
+    for part in [name for name in names if name.endswith(LOG_SUFFIX + PARTIAL_SUFFIX)][:1]:
+        yield (
+            f"{part}, what could be read of that file when it was copied, is left out. Remedy: rename it to "
+            f"{part.removesuffix(PARTIAL_SUFFIX)} first, if that is not there"
+        )
+    for earlier in kept_before(names, ())[:1]:
+        yield (
+            f"{earlier}, of a file that then lost bytes or changed them, is left out. Remedy: if that is the sound "
+            f"copy, put it in the place of the later one, and move {MANIFEST_KEY} away while this one is restored "
+            "(--partition)"
+        )
 
 
 def _as_copied(

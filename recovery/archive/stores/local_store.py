@@ -21,6 +21,8 @@ from recovery.write.write_back import begin_write_back, held_file_systems
 _PIECE_BYTES = 1 << 20
 _BEGUN_BYTES = 32 << 20
 """Sent before the disk begins with them."""
+_LINK_ERRNOS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+"""Of a file system without hard links, or without more of them."""
 
 
 class LocalStore:
@@ -159,6 +161,36 @@ class LocalStore:
                 os.unlink(temporary)
             raise
         return key
+
+    def keep(self, key: str, others: Iterable[str]) -> str:
+        """Give a file a second name; where the file system has no hard links, a second file."""
+        path = self._path(key)
+        self._refuse_outside(path)
+        for other in others:
+            place = self._path(other)
+            try:
+                with naming(place):
+                    os.link(path, place)
+            except FileExistsError:
+                if not os.path.samefile(path, place):
+                    continue
+            except OSError as error:
+                if error.errno not in _LINK_ERRNOS:
+                    raise
+                self._copy_file(path, place)
+            _sync_folder(os.path.dirname(place))
+            return other
+        raise OSError(errno.EEXIST, "all names for a copy of it are taken", path)
+
+    def _copy_file(self, path: str, place: str) -> None:
+        with open(path, "rb", 0, opener=open_file) as file:
+            temporary = self._write_temporary(place, iter(lambda: file.read(_PIECE_BYTES), b""))
+        try:
+            _take_rights(temporary, path)
+            os.rename(temporary, place)
+        except OSError:
+            os.unlink(temporary)
+            raise
 
     def sync(self, keys: Collection[str]) -> None:
         """Bring files, and the names of the folders above them, to disk."""

@@ -184,6 +184,27 @@ class ObjectStore:
                 raise pieces.error
         return key
 
+    def keep(self, key: str, others: Iterable[str]) -> str:
+        """Have the bucket copy an object.
+
+        Another thread asks for it: this one may be in the midst of sending, where the library takes no other request.
+        """
+        return _requests().submit(self._keep, key, others).result()
+
+    def _keep(self, key: str, others: Iterable[str]) -> str:
+        import obstore
+
+        version = self.stat(key).version
+        for other in others:
+            try:
+                if self.stat(other).version == version:
+                    return other
+            except FileNotFoundError:
+                with _errors(self._url, other):
+                    obstore.copy(self._client, key, other)
+                return other
+        raise OSError(errno.EEXIST, "all names for a copy of it are taken", f"{self._url}/{key}")
+
     def sync(self, keys: Collection[str]) -> None:
         """Do nothing: what a bucket has taken it keeps."""
 

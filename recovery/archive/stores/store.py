@@ -100,6 +100,20 @@ class OutputStore(Store, Protocol):
         """
         ...
 
+    def keep(self, key: str, others: Iterable[str]) -> str:
+        """Have an object under a second key, too, so that it outlives its own; it is on disk then.
+
+        Args:
+            others: keys, of which the first is taken that has no object, or has this very one already.
+
+        Returns:
+            The second key.
+
+        Raises:
+            OSError: of the store.
+        """
+        ...
+
     def sync(self, keys: Collection[str]) -> None:
         """Wait until the objects *keys* outlive a loss of power.
 

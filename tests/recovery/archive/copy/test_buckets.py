@@ -114,6 +114,28 @@ def test_no_bucket(served: S3Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [1 << 20, 20 << 20], ids=["one part", "several parts"])
+def test_an_object_whose_file_has_other_bytes_now_stays(
+    served: S3Server, tmp_path: Path, size_bytes: int
+) -> None:
+    log = tmp_path / "d1" / "t-0" / f"{0:020}.log"
+    log.parent.mkdir(parents=True)
+    before = os.urandom(size_bytes)
+    log.write_bytes(before)
+    url = f"s3://{BUCKET}/earlier-{size_bytes}"
+    options = CopyOptions(output=url, log_dirs=(str(tmp_path / "d1"),))
+    copy(options)
+    log.write_bytes(b"x" + before)
+    (kept,) = copy(options).log_dirs[0].kept
+    store, key = open_store(url), f"d1/t-0/{log.name}"
+    assert kept.kept_as == f"{key}.earlier"
+    assert store.read(kept.kept_as, most_bytes=1 << 30) == before
+    assert store.read(key, most_bytes=1 << 30) == log.read_bytes()
+    os.truncate(log, 0)
+    assert copy(options).log_dirs[0].kept[0].kept_as == f"{key}.earlier.2"
+    assert store.keep(f"{key}.earlier", [f"{key}.earlier", key, "free"]) == f"{key}.earlier"
+
+
+@pytest.mark.parametrize("size_bytes", [1 << 20, 20 << 20], ids=["one part", "several parts"])
 def test_the_part_of_a_file_goes_once_all_of_it_is_there(
     served: S3Server, tmp_path: Path, size_bytes: int
 ) -> None:

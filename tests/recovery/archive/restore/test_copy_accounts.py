@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -190,6 +191,27 @@ def test_segments_that_are_gone_at_the_source_are_left_out(place: Place) -> None
     one = place.restore()
     assert one.status == "refused"
     assert f"and the next one begins at {stale}: they are not of one log" in one.reasons[0]
+
+
+def test_an_earlier_copy_of_a_log_that_was_cut_is_no_part_of_it(place: Place) -> None:
+    """It can be put back."""
+    assert place.copy() == 0
+    expected = {log.name: log.read_bytes() for log in (place.log_dir / NAME).glob("*.log")}
+    first = min((place.log_dir / NAME).glob("*.log"))
+    os.truncate(first, 0)
+    assert place.copy() == 0
+    place.lose()
+    one = place.restore()
+    assert one.status == "refused"
+    assert f"{first.name}.earlier, of a file that then lost bytes" in one.reasons[0]
+    assert "put it in the place of the later one, and move kafka-log-recovery-copy.jsonl" in one.reasons[0]
+    (place.folder / f"{first.name}.earlier").rename(place.folder / first.name)
+    (place.output / MANIFEST_KEY).unlink()
+    (place.folder / f"{first.name}.earlier").write_bytes(b"of a log that was cut on purpose")
+    one = place.restore()
+    assert one.status == "restored", one.reasons
+    assert any(text.startswith(f"{first.name}.earlier, of a file that then") for text in one.warnings)
+    assert {log.name: log.read_bytes() for log in (place.log_dir / NAME).glob("*.log")} == expected
 
 
 def test_a_partition_that_is_gone_can_still_be_had(place: Place) -> None:

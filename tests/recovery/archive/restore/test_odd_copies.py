@@ -396,6 +396,16 @@ def checks(archive: Path) -> list[tuple[int, list[tuple[str, str]]]]:
     ]
 
 
+def test_verify_and_inventory_leave_earlier_copies_out(log_dir: Path, output: Path) -> None:
+    """What they say of the copy is what they say of one that was made now."""
+    copied(output, log_dir)
+    os.truncate(max((log_dir / NAME).glob("*.log")), 1000)
+    copied(output, log_dir)
+    copied(output.parent / "new", log_dir)
+    assert list((output / log_dir.name / NAME).glob("*.earlier"))
+    assert checks(output) == checks(output.parent / "new")
+
+
 def test_verify_and_inventory_take_a_copy_at_its_word(log_dir: Path, output: Path) -> None:
     copied(output, log_dir)
     assert checks(output) == [(0, []), (0, [])]

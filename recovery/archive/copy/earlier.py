@@ -1,0 +1,107 @@
+"""What the output has of a file that has lost bytes since it was copied: it stays there, under another name.
+
+A disk that dies, or a check of its file system after a loss of power, cuts files short, and empties them. Their copies
+may be all that is left of those bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from recovery.archive.copy.reading import ReadFile
+from segfmt.filenames import FileKind, file_kind
+
+EARLIER_SUFFIX = ".earlier"
+"""Of a copy that a later one of its file does not begin with; a number follows from the second one on."""
+_EARLIER = re.compile(r".+\.earlier(\.[0-9]+)?")
+_MADE_ANEW = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBytes:
+    """An object that a file has at the output before it is sent.
+
+    Attributes:
+        sha256: by the manifest; empty if that does not name the object.
+    """
+
+    key: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptCopy:
+    """An earlier copy that stays beside the later one.
+
+    Attributes:
+        size_bytes: of the file, as it is now.
+        earlier_bytes: of the earlier copy.
+        kept_as: its key at the output.
+    """
+
+    file: str
+    size_bytes: int
+    earlier_bytes: int
+    kept_as: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "file": self.file,
+            "bytes": self.size_bytes,
+            "earlierBytes": self.earlier_bytes,
+            "keptAs": self.kept_as,
+        }
+
+
+class Ending:
+    """A source that has something done once all of it was read, and before who reads it learns that.
+
+    Args:
+        source: it is not done if the source ends with an error.
+        before_end: done once.
+    """
+
+    def __init__(self, source: ReadFile, before_end: Callable[[], None]) -> None:
+        self._source = source
+        self._before_end: Callable[[], None] | None = before_end
+
+    def read(self, size_bytes: int, /) -> bytes:
+        """Return the next bytes, at most so many."""
+        data = self._source.read(size_bytes)
+        if not data and self._source.error is None and self._before_end is not None:
+            before_end, self._before_end = self._before_end, None
+            before_end()
+        return data
+
+
+def is_lost(name: str, stored: StoredBytes, source: ReadFile) -> bool:
+    """Return whether bytes of *stored* are not in its file any more, all of which was read as *source*.
+
+    A log grows at its end. All else is written anew, by and by shorter; but nothing that cannot be made anew becomes
+    empty. An object that the manifest does not name is held against the file by its size alone.
+    """
+    if not stored.size_bytes:
+        return False
+    if file_kind(name) is FileKind.LOG:
+        begins_alike = not stored.sha256 or source.sha256_at.get(stored.size_bytes) == stored.sha256
+        return source.position < stored.size_bytes or not begins_alike
+    return not source.position and file_kind(name) not in _MADE_ANEW
+
+
+def earlier_keys(key: str, taken: Container[str]) -> Iterator[str]:
+    """Yield the keys for earlier copies of the object *key*, without those that are *taken* by files."""
+    for number in count(1):
+        earlier = f"{key}{EARLIER_SUFFIX}" + (f".{number}" if number > 1 else "")
+        if earlier not in taken:
+            yield earlier
+
+
+def kept_before(keys: Iterable[str], taken: Container[str]) -> list[str]:
+    """Return which of the *keys* at the output are earlier copies, and not those of files, which are *taken*."""
+    return sorted(key for key in keys if _EARLIER.fullmatch(key) and key not in taken)
