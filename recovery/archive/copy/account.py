@@ -6,7 +6,7 @@ The word is that of the nearest manifest: in a folder above the partition's, in 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -120,6 +120,11 @@ class CopyAccounts:
             return None
         document, below = self._above
         return document.log_dirs.get(below.partition("/")[0])
+
+    @property
+    def log_dirs_around(self) -> Sequence[str]:
+        """The log dirs of the copy that the archive is somewhere in, by a manifest above; none if it is in none."""
+        return () if self._above is None else sorted(self._above[0].log_dirs.values())
 
     @property
     def copied_folders(self) -> Iterable[str]:

@@ -17,22 +17,20 @@ from dataclasses import dataclass
 from recovery.archive.copy.account import CopyAccounts
 from recovery.archive.copy.earlier import kept_before
 from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
+from recovery.archive.copy.folders import choose_folders, log_dir_text, properties_at
 from recovery.archive.copy.listing import (
     PARTIAL_SUFFIX,
     FoundFile,
     FoundFiles,
     find_files,
     is_wanted_key,
-    partition_of,
 )
 from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, folder_of, read_manifest
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.output import OutputFiles
 from recovery.archive.copy.progress import CopyProgress
 from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
-from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import is_within, open_store
-from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.logdir.choice import PartitionChoice
@@ -47,10 +45,7 @@ from recovery.watch.events import Observer
 from recovery.watch.notifier import Notifier
 from recovery.write.move_in import has_intent
 from recovery.write.undo_notice import entered_undo
-from segfmt.errors import FormatError
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
-from segfmt.kafka_uuid import format_uuid
-from segfmt.meta_properties import read_meta_properties
 
 _DEFAULT_THREADS = 2
 _FILES_AHEAD = 4
@@ -85,7 +80,7 @@ def copy(
     manifest = read_manifest(output)
     if manifest.is_new:
         _refuse_copied(CopyAccounts(output), options.output)
-    folders = _folders(dirs.locked_dirs, manifest.folders, options.output)
+    folders = choose_folders(dirs.locked_dirs, manifest.folders, output)
     for log_dir in dirs.locked_dirs:
         _refuse_output(options.output, log_dir, folders)
     manifest.begin(folders, is_forgotten=options.restart)
@@ -133,10 +128,11 @@ def _interrupted(log_dir: str) -> Iterator[str]:
 
 
 def _refuse_copied(output: CopyAccounts, url: str) -> None:
-    """Raise UsageError if the output is in another copy: what that says of itself would not be seen any more."""
-    if output.copied_log_dir is not None:
+    """Raise UsageError if the output is in another copy: who reads that would find the partitions of both."""
+    around = output.log_dirs_around
+    if around:
         raise UsageError(
-            f"--output {url}: it is in the copy of {output.copied_log_dir}. Remedy: choose another output"
+            f"--output {url}: it is in the copy of {', '.join(around)}. Remedy: choose another output"
         )
 
 
@@ -288,14 +284,14 @@ class _Run:
             level = self._store.list_level(f"{log_dir.folder}/")
         except (FileNotFoundError, NotADirectoryError):
             return
-        ours = _properties_at(open_store(log_dir.log_dir), "")
-        theirs = _properties_at(self._store, f"{log_dir.folder}/")
+        ours = properties_at(open_store(log_dir.log_dir), "")
+        theirs = properties_at(self._store, f"{log_dir.folder}/")
         if manifest.is_new and (level.objects or level.prefixes) and theirs != ours:
             raise UsageError(
                 f"{place}: there are files, and no {MANIFEST_KEY} says that they are a copy. Remedy: choose another "
                 "output"
             )
-        whose, of_copy = _identity(ours), _identity(theirs)
+        whose, of_copy = log_dir_text(ours), log_dir_text(theirs)
         if whose and of_copy and whose != of_copy:
             raise UsageError(
                 f"{place}: the copy of a log dir of {of_copy}, by {META_PROPERTIES}, and {log_dir.log_dir} is of "
@@ -487,58 +483,8 @@ class _Run:
         self._progress.warn(text)
 
 
-def _folders(log_dirs: Sequence[str], known: Mapping[str, str], output: str) -> Mapping[str, str]:
-    """Return a name for each log dir at the output: that of earlier runs, else its own, with a number if that is taken.
-
-    Raises:
-        UsageError: its own is that of another log dir, which is not copied now.
-    """
-    given = {os.path.realpath(log_dir): log_dir for log_dir in log_dirs}
-    known = {folder: given.get(os.path.realpath(log_dir), log_dir) for folder, log_dir in known.items()}
-    taken = {log_dir: folder for folder, log_dir in known.items()}
-    for log_dir in log_dirs:
-        name = base = _folder_name(os.path.basename(log_dir.rstrip("/"))) or "log-dir"
-        if log_dir in taken:
-            continue
-        if known.get(base, log_dir) not in log_dirs:
-            raise UsageError(
-                f"{output.rstrip('/')}/{base}: the copy of another log dir, {known[base]}. Remedy: choose another "
-                "output"
-            )
-        number = 1
-        while name in taken.values() or name == MANIFEST_KEY:
-            number += 1
-            name = f"{base}.{number}"
-        taken[log_dir] = name
-    return {log_dir: taken[log_dir] for log_dir in log_dirs}
-
-
-def _folder_name(name: str) -> str:
-    """Return *name*, or one that is not that of a partition: who reads the copy could take it for one."""
-    return f"{name}.log-dir" if partition_of(name) else name
-
-
 def _unlisted(log_dir: CopiedLogDir) -> Iterator[str]:
     """Yield the folders that could not be listed, as they would be at the output."""
     for failed in log_dir.failed:
         path = os.path.relpath(failed.file, log_dir.log_dir)
         yield f"{log_dir.folder}/" if path == "." else f"{log_dir.folder}/{path}/"
-
-
-def _properties_at(store: Store, prefix: str) -> bytes:
-    """Return the meta.properties below *prefix*, empty if there is none, or it cannot be read."""
-    with suppress(OSError):
-        return store.read(prefix + META_PROPERTIES, most_bytes=MOST_SMALL_FILE_BYTES)
-    return b""
-
-
-def _identity(properties: bytes) -> str:
-    """Return whose log dir it is, in words; empty if *properties* do not say."""
-    with suppress(FormatError):
-        found = read_meta_properties(properties) if properties else None
-        if found is not None:
-            directory = (
-                "" if found.directory_id is None else f", directory.id {format_uuid(found.directory_id)}"
-            )
-            return f"node {found.node_id} of cluster {found.cluster_id}{directory}"
-    return ""

@@ -179,6 +179,9 @@ def test_two_log_dirs_of_one_name(sample: Sample, tmp_path: Path) -> None:
     head = json.loads((tmp_path / "copy" / MANIFEST_KEY).read_text().splitlines()[0])
     assert head["logDirs"] == {f"{tmp_path}/0/data": "data", f"{tmp_path}/1/data": "data.2"}
     shutil.copytree(tmp_path / "1" / "data", tmp_path / "2" / "data")
+    (tmp_path / "2" / "data" / "meta.properties").unlink()
+    for folder in (tmp_path / "2" / "data").glob("*-[0-9]"):
+        shutil.rmtree(folder)
     with pytest.raises(UsageError, match="another log dir"):
         copy(CopyOptions(output=str(tmp_path / "copy"), log_dirs=(f"{tmp_path}/2/data",)))
 

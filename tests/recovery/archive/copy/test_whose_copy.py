@@ -23,6 +23,7 @@ from recovery.archive.stores.local_store import LocalStore
 from recovery.engine.options import RecoverOptions
 from recovery.errors import UsageError
 from recovery.stop_request import StopRequest
+from tests.faults.bad_sector import bad_sector
 from tests.logs.samples import MARKER, Sample, tree_of, unpack
 
 
@@ -332,6 +333,84 @@ def test_log_dirs_of_one_name_keep_their_folders(sample: Sample, output: Path, t
         assert [one.folder for one in report.log_dirs] == folders
         assert report.exit_code == 0
     assert sum(one.files for one in report.log_dirs) == 0
+
+
+def _without_directory_id(log_dir: Path) -> None:
+    """As before 3.7."""
+    path = log_dir / "meta.properties"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(one for one in lines if not one.startswith("directory.id")))
+
+
+def named_alike(sample: Sample, root: Path) -> tuple[Path, Path]:
+    """Move both log dirs to places of the same name."""
+    first, second = root / "1" / "kafka", root / "2" / "kafka"
+    for log_dir, path in zip(sample.log_dirs, (first, second), strict=True):
+        path.parent.mkdir()
+        log_dir.rename(path)
+    return first, second
+
+
+def test_a_log_dir_that_is_mounted_elsewhere_goes_on_in_its_folder(
+    sample: Sample, output: Path, tmp_path: Path
+) -> None:
+    """Also for a file that cannot be read any more."""
+    first, second = named_alike(sample, tmp_path)
+    copy(CopyOptions(output=str(output), log_dirs=(str(first), str(second))))
+    moved = tmp_path / "rescue" / "disk"
+    moved.parent.mkdir()
+    second.rename(moved)
+    with bad_sector(max(moved.rglob("*.log"), key=lambda path: path.stat().st_size), 0):
+        report = copy(CopyOptions(output=str(output), log_dirs=(str(first), str(moved))))
+    assert report.exit_code == 0
+    assert [(one.folder, one.files) for one in report.log_dirs] == [("kafka", 0), ("kafka.2", 0)]
+    assert read_document(LocalStore(str(output))).log_dirs == {"kafka": str(first), "kafka.2": str(moved)}
+
+
+def test_log_dirs_that_have_changed_places_keep_their_folders(
+    sample: Sample, output: Path, tmp_path: Path
+) -> None:
+    first, second = sample.log_dirs
+    log_dirs = (str(first), str(second))
+    copy(CopyOptions(output=str(output), log_dirs=log_dirs))
+    first.rename(tmp_path / "away")
+    second.rename(first)
+    (tmp_path / "away").rename(second)
+    report = copy(CopyOptions(output=str(output), log_dirs=log_dirs))
+    assert [(one.folder, one.files) for one in report.log_dirs] == [(second.name, 0), (first.name, 0)]
+
+
+def test_what_may_be_the_same_log_dir_without_an_id_is_not_copied_beside_its_copy(
+    sample: Sample, output: Path, tmp_path: Path
+) -> None:
+    for log_dir in sample.log_dirs:
+        _without_directory_id(log_dir)
+    first, second = named_alike(sample, tmp_path)
+    copy(CopyOptions(output=str(output), log_dirs=(str(first), str(second))))
+    moved = tmp_path / "disk"
+    second.rename(moved)
+    log_dirs = (str(first), str(moved))
+    with pytest.raises(
+        UsageError, match=r"no directory\.id tells whether it is the same log dir\. Remedy: .* a link"
+    ):
+        copy(CopyOptions(output=str(output), log_dirs=log_dirs))
+    second.symlink_to(moved)
+    report = copy(CopyOptions(output=str(output), log_dirs=log_dirs))
+    assert [(one.folder, one.files) for one in report.log_dirs] == [("kafka", 0), ("kafka.2", 0)]
+
+
+@pytest.mark.parametrize("old", ["cluster.id=", "node.id="])
+def test_another_broker_does_not_come_beside(sample: Sample, output: Path, old: str) -> None:
+    first, second = sample.log_dirs
+    copied(first, output)
+    before = tree_of(output)
+    path = second / "meta.properties"
+    path.write_text(path.read_text().replace(old, f"{old}7"))
+    with pytest.raises(
+        UsageError, match=r"the copy of a log dir of node 1 of cluster .* Remedy: choose another"
+    ):
+        copied(second, output)
+    assert tree_of(output) == before
 
 
 @pytest.mark.parametrize("url", ["s3:/bucket/x", "gs:/bucket", "file:/x"])
