@@ -24,6 +24,7 @@ from recovery.archive.copy.listing import (
     FoundFiles,
     find_files,
     is_wanted_key,
+    partition_of,
 )
 from recovery.archive.copy.manifest import MANIFEST_KEY, CopyManifest, folder_of, read_manifest
 from recovery.archive.copy.options import CopyOptions
@@ -152,9 +153,11 @@ def _refuse_copy(log_dir: str) -> None:
         )
 
 
-def _is_brokers(file: FoundFile) -> bool:
-    """Return whether a file is one of a log, or one that each broker has in its log dirs."""
-    return bool(file.partition) or os.path.basename(file.path) in {META_PROPERTIES, *OFFSET_CHECKPOINTS}
+def _has_been_a_brokers(log_dir: str) -> bool:
+    """Return whether it has logs or checkpoints, or cannot be listed; a disk may have left meta.properties alone."""
+    with suppress(OSError):
+        return any(partition_of(name) or name in OFFSET_CHECKPOINTS for name in os.listdir(log_dir))
+    return True
 
 
 _MOUNTED = "see that its file system is mounted"
@@ -272,7 +275,7 @@ class _Run:
             error = FileNotFoundError(errno.ENOENT, f"no such log dir. Remedy: {_MOUNTED}")
             return FoundFiles(failed=[UncopiedFile.of(log_dir.log_dir, error)])
         found = find_files(log_dir.log_dir, log_dir.folder, is_chosen, self._stop)
-        if not found.failed and not any(_is_brokers(file) for file in found.files):
+        if not found.failed and not _has_been_a_brokers(log_dir.log_dir):
             text = f"no log dir of a broker: it has neither logs nor checkpoints. Remedy: {_MOUNTED}"
             found.failed.append(UncopiedFile.of(log_dir.log_dir, OSError(errno.ENOENT, text)))
         return found

@@ -274,12 +274,17 @@ def test_a_log_dir_that_goes_away_is_not_copied_whole(
     assert read_document(LocalStore(str(output))).unfinished == frozenset()
 
 
-def test_an_unmounted_log_dir_is_not_an_empty_one(sample: Sample, output: Path) -> None:
+@pytest.mark.parametrize("left", [(), ("meta.properties",), ("meta.properties", "bootstrap.checkpoint")])
+def test_an_unmounted_log_dir_is_not_an_empty_one(
+    sample: Sample, output: Path, left: tuple[str, ...]
+) -> None:
     log_dir = sample.log_dirs[0]
     copied(log_dir, output)
     before = tree_of(output, ignore=(MANIFEST_KEY,))
-    log_dir.rename(log_dir.with_name("away"))
+    away = log_dir.rename(log_dir.with_name("away"))
     log_dir.mkdir()
+    for name in left:
+        shutil.copy2(away / name, log_dir / name)
     report = copied(log_dir, output)
     assert report.exit_code == 4
     (failed,) = report.log_dirs[0].failed
