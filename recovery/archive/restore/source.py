@@ -6,7 +6,7 @@ Where the metadata topic is known (`--metadata`), a broker's lineage decides; el
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
