@@ -30,6 +30,7 @@ class CopiedFolder:
         is_whole: whether all of it was copied.
         files: what was, by name, as it was; without what had gone from the log dir when it was copied last.
         own_files: of the log dir, likewise.
+        gone: names of what had gone.
         is_gone: whether all of it had gone: then that is in `files`.
         is_log_dir_whole: whether all of the log dir's own files were copied, and all of its folders are known.
         is_of_chosen: whether only chosen partitions of the log dir were copied.
@@ -38,6 +39,7 @@ class CopiedFolder:
     is_whole: bool
     files: Mapping[str, CopiedFile]
     own_files: Mapping[str, CopiedFile]
+    gone: frozenset[str]
     is_gone: bool
     is_log_dir_whole: bool
     is_of_chosen: bool = False
@@ -213,6 +215,7 @@ def _folder(document: CopyDocument, folder: str) -> CopiedFolder:
         is_whole=folder not in document.unfinished,
         files={name: one for name, one in files.items() if is_gone or name not in gone},
         own_files={name: one for name, one in own.items() if log_dir + name not in document.gone},
+        gone=gone,
         is_gone=is_gone,
         is_log_dir_whole=log_dir not in document.unfinished,
         is_of_chosen=log_dir.rstrip("/") in document.chosen,

@@ -19,10 +19,12 @@ class OwnSpan(NamedTuple):
     Attributes:
         end_offset: of its last record.
         last_epoch: leader epoch of that record.
+        end_position: in the log, behind that record's batch; None by a manifest.
     """
 
     end_offset: int
     last_epoch: int
+    end_position: int | None = None
 
 
 def read_own_span(store: Store, layout: Layout, segment: ArchivedSegment) -> OwnSpan | None:
@@ -48,7 +50,8 @@ def _by_log(files: ArchivedFiles, segment: ArchivedSegment) -> OwnSpan | None:
             for window in LogWindows(log, base_offset=segment.base_offset, position=position):
                 if isinstance(window, BatchWindow) and window.is_valid.any():
                     row = window.rows[window.is_valid][-1]
-                    span = OwnSpan(int(row["last_offset"]), int(row["leader_epoch"]))
+                    end_position = int(row["position"]) + int(row["size_bytes"])
+                    span = OwnSpan(int(row["last_offset"]), int(row["leader_epoch"]), end_position)
             if span is not None:
                 return span
     finally:

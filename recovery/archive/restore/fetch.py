@@ -15,7 +15,8 @@ import numpy as np
 
 from native.batch_headers import HeaderRows, WalkEnd, walk_headers
 from recovery.archive.layouts.layout import ArchivedFiles
-from recovery.archive.restore.source import CHANGED_REMEDY, SourceSegment
+from recovery.archive.restore.log_end import SourceSegment
+from recovery.archive.restore.source import CHANGED_REMEDY
 from recovery.errors import DamagedSegmentError, LogDirOfflineError
 from recovery.read.file_system import naming
 from recovery.read.rate_limit import RateLimit
@@ -83,6 +84,7 @@ def fetch_segment(
         with of_log_dir(log_dir):
             target = stack.enter_context(new_file(path))
         windows = Windows(log, name=name, limit=limit)
+        windows.end_position -= source.zero_bytes
         for window in windows:
             stop.check()
             walk = walk_headers(window.octets, position=window.position, end_position=windows.end_position)
@@ -97,6 +99,12 @@ def fetch_segment(
             windows.position = walk.position
             if fetch.is_cut:
                 break
+        if source.sha256 is not None and source.zero_bytes:
+            windows.end_position = log.end_position
+            for window in windows:
+                stop.check()
+                fetch.pass_over(window.octets)
+                windows.position += window.octets.size
     return fetch.result()
 
 
@@ -158,6 +166,10 @@ class _Fetch:
         if self._is_renumbered:
             _renumber(octets, kept, start)
         return end - start
+
+    def pass_over(self, octets: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> None:
+        """Note bytes of the archived log that are left out."""
+        self._sha256.update(octets.data)
 
     def _note(self, rows: HeaderRows) -> None:
         epochs = rows["leader_epoch"][rows["magic"] >= _RENUMBERED_MAGIC]

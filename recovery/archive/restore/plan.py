@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from recovery.archive.restore.log_end import SourceSegment
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import Mode, RestoredPartition
-from recovery.archive.restore.source import SourcePartition, SourceSegment
+from recovery.archive.restore.source import SourcePartition
 from recovery.archive.restore.target import ExistingLog, Target
 from recovery.broker.assignments import Assignment
 from recovery.broker.log_retention import LogRetention

@@ -16,14 +16,20 @@ from recovery.archive.copy.comparison import differences, needed_checkpoints, ne
 from recovery.archive.copy.earlier import kept_before
 from recovery.archive.copy.listing import PARTIAL_SUFFIX
 from recovery.archive.copy.manifest import MANIFEST_KEY
-from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.read_request import PlannedSegments
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
-from recovery.archive.remote.told_ends import ToldEnd, ends_by_files
+from recovery.archive.restore.log_end import (
+    RECOVER_COPY,
+    SourceSegment,
+    measured,
+    missing_end,
+    uncommitted_end,
+    zeros_left_out,
+)
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Store
@@ -39,8 +45,6 @@ from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
     SWAP_SUFFIX,
     FileKind,
     FolderState,
@@ -57,11 +61,6 @@ _BY_NAMES_ALONE = (
     "by the names in the archive alone, a first or last segment that is missing does not show. "
     "Remedy: give log dirs with --metadata"
 )
-RECOVER_COPY = (
-    f"take {RECOVERY_POINT_CHECKPOINT} out of the copied log dir, recover that (kafka-log-recovery recover --force "
-    f"--log-dirs), move {MANIFEST_KEY} away if there is one, and restore this one again (--partition)"
-)
-"""What is left of a copied log once it is cut as a broker would cut it."""
 _NOT_WHOLE = "archive copy has not copied all of it. Remedy: start that again; if its source is gone, "
 READABLE = "Remedy: see that this user can read it, and start again"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
@@ -69,42 +68,16 @@ CHANGED_REMEDY = (
     "Remedy: copy it again (archive copy --restart); or, if the copy was recovered or changed on purpose, move "
     f"{MANIFEST_KEY} away while this one is restored (--partition): then what is there is taken as it is"
 )
+_GONE = (
+    "its log had gone from its log dir when that was copied last, and its indexes had not. Remedy: put it back there, "
+    f"and copy again; or, if an earlier copy has left it at the output, move {MANIFEST_KEY} away while this one is "
+    "restored (--partition): then what is there is taken as it is"
+)
 _WITHOUT_EPOCHS = (
     f"Remedy: move {LEADER_EPOCH_CHECKPOINT} away, and {MANIFEST_KEY} if there is one, while this one is restored "
     "(--partition): then its leader epochs are those of its batches"
 )
 _TIME_ENTRY = struct.Struct(">qi")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSegment:
-    """A segment that is restored.
-
-    Attributes:
-        until_offset: its batches from here on are left to the next segment; None: all are its own.
-        end_offset: of its last record, None if only the log says.
-        log_bytes: of its log.
-        max_timestamp_ms: of its records, None if not known.
-        sha256: of its log, by the manifest of the copy; None without one.
-        has_aborted: whether the metadata topic says that it has aborted transactions; without it that is not known.
-    """
-
-    segment: ArchivedSegment
-    until_offset: int | None
-    end_offset: int | None
-    log_bytes: int
-    max_timestamp_ms: int | None
-    sha256: str | None = None
-    has_aborted: bool = False
-
-    @property
-    def overlaps_next(self) -> bool:
-        """Whether it has records from the next segment on, which are left to that one."""
-        return (
-            self.end_offset is not None
-            and self.until_offset is not None
-            and self.end_offset >= self.until_offset
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +255,7 @@ def _partition(
     warnings: list[str] = []
     end = None
     if not reasons:
-        ends = [_end_offset(store, layout, one) for one in segments]
+        segments, ends = measured(store, layout, segments)
         end = ends[-1] if ends else None
         copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
         if layout.is_tiered:
@@ -292,9 +265,10 @@ def _partition(
         else:
             if copy.offset(CLEANER_OFFSET_CHECKPOINT, where) is None:
                 gaps = _gaps(segments, ends)
-            reasons += [*_overlaps(segments, ends), *_missing_end(store, objects, copy, where, ends)]
+            reasons += [*_overlaps(segments, ends), *missing_end(store, objects, copy, where, ends)]
             warnings += _of_log_dir(walked, copied)
-            warnings += _uncommitted_end(copy, where, ends)
+            warnings += zeros_left_out(segments)
+            warnings += uncommitted_end(copy, where, ends)
     for texts in [reasons] if reasons else [warnings, *([gaps] if gaps else [])]:
         texts += left_out  # beside gaps, too, as they may be what it lacks
     epochs: Sequence[LeaderEpochEntry] = ()
@@ -403,7 +377,8 @@ def _segment(
     copied: CopiedFolder | None,
 ) -> SourceSegment:
     if PartKind.LOG not in segment.parts:
-        raise FormatError(f"its log is not in the archive. {_SOUND}")
+        has_gone = copied is not None and log_name(segment.base_offset) in copied.gone
+        raise FormatError(_GONE if has_gone else f"its log is not in the archive. {_SOUND}")
     if layout.last_part is not None and layout.last_part not in segment.parts:
         raise FormatError(f"it has no {layout.last_part.noun}, so it is not complete. {_SOUND}")
     files = layout.files(store, segment)
@@ -445,16 +420,6 @@ def _max_timestamp_ms(files: ArchivedFiles, segment: ArchivedSegment) -> int | N
         ]
         return max((timestamp for timestamp, _ in entries), default=None)
     return None
-
-
-def _end_offset(store: Store, layout: Layout, segment: SourceSegment) -> int | None:
-    """Return the offset of a segment's last record: one before its first if it is empty, None if it cannot be read."""
-    if segment.end_offset is not None:
-        return segment.end_offset
-    if not segment.log_bytes:
-        return segment.segment.base_offset - 1
-    span = read_own_span(store, layout, segment.segment)
-    return None if span is None else span.end_offset
 
 
 def _gaps(segments: Sequence[SourceSegment], ends: Sequence[int | None]) -> list[str]:
@@ -514,43 +479,6 @@ def _of_log_dir(walked: Walked, copied: CopiedFolder | None) -> list[str]:
             "may come back"
         )
     return found
-
-
-def _missing_end(
-    store: Store,
-    objects: Sequence[StoredObject],
-    copy: LogDirCopy,
-    where: PartitionPrefix,
-    ends: Sequence[int | None],
-) -> list[str]:
-    """Return why a copied log ends too early; what lies beside it is never ahead of it."""
-    told = list(ends_by_files(store, objects))
-    flushed = copy.offset(RECOVERY_POINT_CHECKPOINT, where)
-    if flushed is not None:
-        told.append(ToldEnd(flushed, RECOVERY_POINT_CHECKPOINT))
-    end = max(told, default=ToldEnd(0, ""))
-    if (ends and ends[-1] is None) or end.end_offset <= _log_end(ends):
-        return []
-    return [
-        f"its last offset is {_log_end(ends) - 1}, and {end.witness} tells of {end.end_offset - 1}. Remedy: copy the "
-        f"log dir again; if its source is gone, which gives up what is missing, {RECOVER_COPY}"
-    ]
-
-
-def _uncommitted_end(copy: LogDirCopy, where: PartitionPrefix, ends: Sequence[int | None]) -> list[str]:
-    """Return a warning if the high watermark, which a recovery does not touch, is above the log's end."""
-    committed = copy.offset(REPLICATION_OFFSET_CHECKPOINT, where)
-    if committed is None or (ends and ends[-1] is None) or committed <= _log_end(ends):
-        return []
-    return [
-        f"offsets {_log_end(ends)} to {committed - 1} were committed, by {REPLICATION_OFFSET_CHECKPOINT}, and are not "
-        "in the archive"
-    ]
-
-
-def _log_end(ends: Sequence[int | None]) -> int:
-    last = ends[-1] if ends else None
-    return 0 if last is None else last + 1
 
 
 def _epochs(

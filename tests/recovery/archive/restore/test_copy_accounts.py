@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -212,6 +213,64 @@ def test_an_earlier_copy_of_a_log_that_was_cut_is_no_part_of_it(place: Place) ->
     assert one.status == "restored", one.reasons
     assert any(text.startswith(f"{first.name}.earlier, of a file that then") for text in one.warnings)
     assert {log.name: log.read_bytes() for log in (place.log_dir / NAME).glob("*.log")} == expected
+
+
+def test_a_log_that_is_gone_at_the_source_and_kept_at_the_output_is_called_gone(place: Place) -> None:
+    """Its indexes are there: the log dir lost it, which no broker does."""
+    assert place.copy() == 0
+    log = min((place.log_dir / NAME).glob("*.log"))
+    data = log.read_bytes()
+    log.unlink()
+    assert place.copy() == 0
+    place.lose()
+    one = place.restore()
+    assert one.status == "refused"
+    assert one.reasons[0].startswith(
+        "segment 0: its log had gone from its log dir when that was copied last, and its indexes had not. Remedy: "
+    )
+    (place.output / MANIFEST_KEY).unlink()
+    assert place.restore().status == "restored"
+    assert log.read_bytes() == data
+
+
+def _with_zeros(place: Place, *, of_last: bool = True, then: bytes = b"") -> tuple[Path, bytes]:
+    """Put zeros behind a log, as `preallocate` does, and copy it."""
+    log = sorted((place.log_dir / NAME).glob("*.log"))[-1 if of_last else 0]
+    data = log.read_bytes()
+    log.write_bytes(data + bytes(5 << 20) + then)
+    assert place.copy() == 0
+    place.lose()
+    return log, data
+
+
+def test_zeros_behind_the_last_batch_are_left_out(place: Place) -> None:
+    log, data = _with_zeros(place)
+    for status in ("restored", "unchanged"):
+        one = place.restore()
+        assert one.status == status
+        assert any(
+            text.startswith(f"{log.name}: 5,242,880 zeros behind its last batch") for text in one.warnings
+        )
+    assert log.read_bytes() == data
+
+
+@pytest.mark.parametrize(("of_last", "then"), [(True, b"\1"), (False, b"")])
+def test_zeros_elsewhere_are_no_batches(place: Place, of_last: bool, then: bytes) -> None:
+    log, _ = _with_zeros(place, of_last=of_last, then=then)
+    one = place.restore()
+    assert one.status == "refused"
+    assert f"{log.name}: " in one.reasons[0]
+    assert "are no batch" in one.reasons[0]
+
+
+def test_zeros_are_what_was_copied_too(place: Place) -> None:
+    log, _ = _with_zeros(place)
+    manifest = place.output / MANIFEST_KEY
+    text = manifest.read_text()
+    digest = hashlib.sha256((place.folder / log.name).read_bytes()).hexdigest()
+    assert digest in text
+    manifest.write_text(text.replace(digest, "0" * 64))
+    assert "not those that were copied, by their SHA-256" in place.restore().reasons[0]
 
 
 def test_a_partition_that_is_gone_can_still_be_had(place: Place) -> None:
