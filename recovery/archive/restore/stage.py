@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from recovery.archive.restore.fetch import RENUMBERED_EPOCH, fetch_segment, of_log_dir
+from recovery.archive.restore.fetch import fetch_segment, of_log_dir
 from recovery.archive.restore.log_end import SourceSegment
 from recovery.archive.restore.plan import PlannedRestore
 from recovery.archive.restore.served import read_producers
@@ -153,9 +153,10 @@ class Stage:
             LogDirOfflineError: it cannot be written.
         """
         name, source = planned.source.name, planned.source
-        epochs = [(RENUMBERED_EPOCH, source.first_offset)] if planned.is_renumbered else source.epochs
-        if epochs and source.segments:
-            self._write(name, LEADER_EPOCH_CHECKPOINT, encode_leader_epoch_checkpoint(epochs))
+        if (
+            source.epochs and source.segments and not planned.is_renumbered
+        ):  # else they are those of its batches
+            self._write(name, LEADER_EPOCH_CHECKPOINT, encode_leader_epoch_checkpoint(source.epochs))
         if planned.remote_start_offset is not None:
             self._write_as_they_are(store, planned, source.snapshots_before)
         metadata = encode_partition_metadata(PartitionMetadata(topic_id=planned.topic_id))

@@ -26,6 +26,7 @@ from recovery.errors import UnsafeError, UsageError
 from recovery.saved.undo import undo
 from recovery.spark import archive as archive_module
 from recovery.write.undo_notice import UNDO_NOTICE
+from segfmt.checkpoint import read_leader_epoch_checkpoint
 from tests.logs.samples import Sample, tree_of, unpack
 
 NAME = "plain-1"
@@ -380,6 +381,19 @@ def test_without_any_word_on_leader_epochs_they_become_0(tmp_path: Path) -> None
     lose(sample, NAME, "__cluster_metadata-0")
     (one,) = restored(sample, tmp_path / "archive", topic_ids={"plain": "AAAAAAAHAAAAAAAAAAAAAA"}).partitions
     assert (one.status, one.leader_epochs) == ("restored", "renumbered")
+
+
+@pytest.mark.parametrize("leader_epochs", ["auto", "keep", "renumber"])
+def test_leader_epochs_begin_with_the_first_batch_that_has_one(tmp_path: Path, leader_epochs: str) -> None:
+    """A log that was begun by old brokers, and one in which no batch has any."""
+    sample = unpack("crashed-v0-v1", tmp_path)
+    shutil.copytree(sample.log_dirs[0], tmp_path / "archive")
+    lose(sample, "up-v1v2-0", "old-v0-0")
+    report = restored(sample, tmp_path / "archive", "up-v1v2-0", "old-v0-0", leader_epochs=leader_epochs)
+    assert {one.status for one in report.partitions} == {"restored"}
+    for name, expected in (("up-v1v2-0", [(0, 2000)]), ("old-v0-0", [])):
+        data = (sample.log_dirs[0] / name / "leader-epoch-checkpoint").read_bytes()
+        assert list(read_leader_epoch_checkpoint(data) if data else ()) == expected
 
 
 def checks(archive: Path) -> list[tuple[int, list[tuple[str, str]]]]:
