@@ -6,7 +6,7 @@ rename. Before the first step the intent is written there; whoever finds it carr
 1. What the checkpoints say of the partitions leaves them, after their present files are saved.
 2. An empty folder that a partition replaces goes into quarantine.
 3. The folders are renamed, one by one.
-4. Their lines enter the checkpoints.
+4. Their lines enter the checkpoints; in a log dir without other logs the log starts get theirs even if it stays empty.
 5. The account is entered in the manifest, for `undo`, and the intent is removed.
 
 A kill leaves a log dir that a broker can start on. In no state is there a line of a log beside another log: a broker
@@ -36,8 +36,10 @@ from recovery.write.apply import apply_partition, publish, remove_uncommitted, u
 from recovery.write.durable import sync, sync_below, write_new
 from recovery.write.quarantine import MOST_MANIFEST_BYTES, Quarantine, manifest_entries
 from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
+from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
@@ -203,7 +205,7 @@ class _Move:
         sync(self._staged)
         sync(self._log_dir)
         moved = [one for one in self._intent.partitions if self._is_moved(one.folder)]
-        self._change_checkpoints(_with_lines(moved), quarantine)
+        self._change_checkpoints(_with_lines(moved), quarantine, made=self._made_without_lines(moved))
         for one in moved:
             _note(one.folder, self._intent.files[one.folder], quarantine)
         quarantine.sync()
@@ -289,8 +291,19 @@ class _Move:
         is_same = (ours.size_bytes, ours.mtime_ns) == (theirs.size_bytes, theirs.mtime_ns)
         return is_same and found[last].size_bytes >= made[last].size_bytes
 
-    def _change_checkpoints(self, change: LineChange, quarantine: Quarantine) -> None:
-        plan = _checkpoint_plan(self._log_dir, change, self._saved)
+    def _made_without_lines(self, moved: Collection[MovedIn]) -> Collection[str]:
+        """Return the checkpoints that are made even if they get no line, as by a broker that stops.
+
+        Beside logs that were there before, one that is missing is a loss, which must not be hidden.
+        """
+        own = {STAGE_FOLDER, *(one.folder for one in moved)}
+        has_others = any(_is_log(name) for name in os.listdir(self._log_dir) if name not in own)
+        return () if has_others or not moved else (LOG_START_OFFSET_CHECKPOINT,)
+
+    def _change_checkpoints(
+        self, change: LineChange, quarantine: Quarantine, *, made: Collection[str] = ()
+    ) -> None:
+        plan = _checkpoint_plan(self._log_dir, change, self._saved, made)
         if plan.actions:
             self._saved = {}
             apply_partition(
@@ -411,15 +424,27 @@ def _key(one: MovedIn) -> tuple[str, int]:
     return folder.topic, folder.partition
 
 
-def _checkpoint_plan(log_dir: str, change: LineChange, saved: Container[str]) -> PartitionPlan:
-    """Return the plan of *change*; the files in *saved* are in quarantine already, and their saving is entered."""
+def _is_log(name: str) -> bool:
+    """Return whether a log dir's entry is the folder of a topic's log, of whatever state."""
+    with suppress(FileNameError):
+        return read_folder_name(name).topic != CLUSTER_METADATA_TOPIC
+    return False
+
+
+def _checkpoint_plan(
+    log_dir: str, change: LineChange, saved: Container[str], made: Container[str] = ()
+) -> PartitionPlan:
+    """Return the plan of *change*; the files in *saved* are in quarantine already, and their saving is entered.
+
+    Those in *made* are written even without a line, unless they are there.
+    """
     saves, writes = [], []
     for name in _CHECKPOINTS:
         path = os.path.join(log_dir, name)
         content = _content(path)
         before = {} if content is None else read_offset_checkpoint(content)
         after = change(name, before)
-        if after == before:
+        if after == before and (content is not None or name not in made):
             continue
         data = encode_offset_checkpoint(dict(sorted(after.items())))
         if content is not None and name not in saved:

@@ -396,6 +396,36 @@ def test_leader_epochs_begin_with_the_first_batch_that_has_one(tmp_path: Path, l
         assert list(read_leader_epoch_checkpoint(data) if data else ()) == expected
 
 
+@pytest.mark.parametrize("has_other_logs", [False, True])
+def test_a_new_log_dir_gets_the_log_starts_that_a_broker_leaves(tmp_path: Path, has_other_logs: bool) -> None:
+    """In one that has logs a missing checkpoint is a loss, which a file without lines would hide."""
+    sample = unpack("intact", tmp_path)
+    (log_dir,) = (one for one in sample.log_dirs if (one / NAME).is_dir())
+    shutil.copytree(log_dir, tmp_path / "archive")
+    for path in log_dir.iterdir():
+        if path.name.endswith("-checkpoint"):
+            path.unlink()
+    others = [path.name for path in log_dir.iterdir() if path.is_dir() and "__cluster" not in path.name]
+    lose(sample, *([NAME] if has_other_logs else others))
+    before = tree_of(log_dir, ignore=(".lock",))
+    assert restored(sample, tmp_path / "archive", NAME).exit_code == 0
+    starts = log_dir / "log-start-offset-checkpoint"
+    if has_other_logs:
+        assert not starts.exists()
+    else:
+        assert starts.read_bytes() == b"0\n0\n"
+        after = tree_of(log_dir, ignore=(".lock",))
+        options = RecoverOptions(
+            config=sample.properties, is_config_complete=True, now_ms=sample.now_ms, force=True, dry_run=True
+        )
+        report = recover(None, options)
+        (own,) = (one for one in report.log_dirs if one.log_dir == str(log_dir))
+        assert (own.notes, own.actions) == ((), ())
+        assert tree_of(log_dir, ignore=(".lock",)) == after
+    undo([str(log_dir)])
+    assert tree_of(log_dir, ignore=(".lock",)) == before
+
+
 def checks(archive: Path) -> list[tuple[int, list[tuple[str, str]]]]:
     """Return exit code and findings of `archive verify` and of `archive inventory`."""
     verified = archive_module.check(CheckOptions(url=str(archive)), engine="process")
