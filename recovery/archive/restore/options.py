@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
+from uuid import UUID
 
 from recovery.archive.layouts.layouts import AUTO
 from recovery.archive.options import ArchiveOptions
@@ -49,13 +50,19 @@ class RestoreOptions:
                 "--leader-epochs renumber with --aux: batches in remote storage keep their leader epochs. Remedy: "
                 "leave one of the two out"
             )
-        for topic, topic_id in self.topic_ids.items():
+        topics: dict[UUID, str] = {}
+        for topic, text in self.topic_ids.items():
             try:
-                is_nil = not read_uuid(topic_id).int
+                topic_id = read_uuid(text)
             except FormatError as error:
-                raise UsageError(f"--topic-id {topic}={topic_id}: {error}") from error
-            if is_nil:
-                raise UsageError(f"--topic-id {topic}={topic_id}: no topic has it")
+                raise UsageError(f"--topic-id {topic}={text}: {error}") from error
+            if not topic_id.int:
+                raise UsageError(f"--topic-id {topic}={text}: no topic has it")
+            other = topics.setdefault(topic_id, topic)
+            if other != topic:
+                raise UsageError(
+                    f"--topic-id {topic}={text}: it was given for {other}, and no two topics have one id"
+                )
         self.broker.refuse_wrong_values()
 
     @property

@@ -171,10 +171,7 @@ class Planner:
         if existing and _is_there(planned, existing[0]):
             return _unchanged(planned, existing[0])
         if existing and not existing[0].is_empty:
-            raise ValueError(
-                f"{existing[0].log_dir}/{source.name} has records. Remedy: move that folder out of the log dir if the "
-                "archive's log is to take its place"
-            )
+            raise ValueError(_has_records(planned, existing[0]))
         moving = self._target.being_moved(source.where.topic, source.where.partition)
         if moving is not None:
             raise ValueError(
@@ -380,6 +377,18 @@ def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
         )
         and existing.logs.get(last, -1) >= logs[last]
         and all(name in logs or not min(logs) < name < last for name in existing.logs)
+    )
+
+
+def _has_records(planned: PlannedRestore, existing: ExistingLog) -> str:
+    """Return why nothing takes the place of a log that is there."""
+    name = planned.source.name
+    remedy = "Remedy: move that folder out of the log dir if the archive's log is to take its place"
+    if existing.topic_id in (None, planned.topic_id):
+        return f"{existing.log_dir}/{name} has records. {remedy}"
+    return (
+        f"{existing.log_dir}/{name} has records, and is of the topic id {format_uuid(existing.topic_id)}; what is "
+        f"restored would be of {format_uuid(planned.topic_id)}. {remedy}"
     )
 
 

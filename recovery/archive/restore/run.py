@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -65,6 +65,7 @@ from recovery.write.move_in import (
 )
 from recovery.write.quarantine import Quarantine
 from recovery.write.undo_notice import refuse_unfinished_undo
+from segfmt.kafka_uuid import format_uuid, read_uuid
 
 
 def restore(
@@ -270,6 +271,7 @@ class _Run:
         planner = Planner(self._target, options, self._retention_of(), self._now_ms)
         planned: list[PlannedRestore] = []
         results: list[RestoredPartition] = []
+        archived_ids: dict[str, str] = {}
         with ExitStack() as stack:
             stores = [open_store(url) for url in archive.metadata]
             view = stack.enter_context(BrokerView(stores)) if stores else None
@@ -278,6 +280,7 @@ class _Run:
             accounts = None if layout.is_tiered else CopyAccounts(store)
             for source in find_partitions(store, layout, is_chosen, view, accounts):
                 self._stop.check()
+                archived_ids[source.topic_id] = source.where.topic
                 one = planner.plan(as_served(store, source) if options.is_aux else source)
                 if isinstance(one, PlannedRestore):
                     planned.append(replace(one, warnings=(*one.warnings, *self._given_up(one, stores))))
@@ -297,8 +300,7 @@ class _Run:
                     self._progress.remark(text, "error")
         is_chosen.refuse_missing(store.url)
         found = {one.source.where.topic for one in planned} | {one.topic for one in results}
-        for topic in sorted(options.topic_ids.keys() - found):
-            raise UsageError(f"--topic-id {topic}: no such topic in {store.url}, or it was not chosen")
+        _refuse_wrong_ids(options.topic_ids, found, archived_ids, store.url)
         overrides = options.broker.topic_configs or {}
         self._warnings += without_effect(overrides, found, where=f"among what is chosen of {store.url}")
         if not planned and not results:
@@ -467,6 +469,27 @@ class _Run:
         is_tiered = self._target.facts.settings_of(planned.source.where.topic).remote_log_enabled
         first = planned.source.segments[0].segment.base_offset if planned.source.segments else 0
         return planned.mode == "aux" or is_tiered or (result.log_start_offset or 0) > first
+
+
+def _refuse_wrong_ids(
+    given: Mapping[str, str], found: Collection[str], archived_ids: Mapping[str, str], url: str
+) -> None:
+    """Refuse topic ids of what is not restored, or that another topic has.
+
+    Args:
+        given: by topic.
+        found: topics that were chosen of the archive.
+        archived_ids: topics by the ids that they have there.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for topic, text in sorted(given.items()):
+        if topic not in found:
+            raise UsageError(f"--topic-id {topic}: no such topic in {url}, or it was not chosen")
+        other = archived_ids.get(format_uuid(read_uuid(text)), topic)
+        if other != topic:
+            raise UsageError(f"--topic-id {topic}={text}: in {url} that is the id of {other}")
 
 
 class _Retentions:

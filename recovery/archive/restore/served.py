@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.restore.log_end import SourceSegment
-from recovery.archive.restore.source import READABLE, SourcePartition
+from recovery.archive.restore.source import READABLE, REBUILT, SourcePartition
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.store import Store
 from recovery.errors import error_text
@@ -18,7 +18,6 @@ _SERVED = frozenset({PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX})
 """Of each segment. Kafka: RemoteIndexCache.createCacheEntry."""
 _AT_END = frozenset({PartKind.SNAPSHOT, PartKind.LEADER_EPOCHS})
 """Of the last segment. Kafka: TierStateMachine.buildRemoteLogAuxState."""
-_REBUILT = "Remedy: archive recover rebuilds it"
 
 
 def as_served(store: Store, source: SourcePartition) -> SourcePartition:
@@ -31,7 +30,7 @@ def as_served(store: Store, source: SourcePartition) -> SourcePartition:
     missing = [name for one in source.segments for name in _missing(source, one)]
     if missing:
         more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
-        reason = f"{missing[0]}{more} is not in the archive, without which no broker serves it. {_REBUILT}"
+        reason = f"{missing[0]}{more} is not in the archive, without which no broker serves it. {REBUILT}"
         return replace(source, reasons=(reason,))
     return replace(source, reasons=_unread(store, source.layout, source.segments[-1].segment))
 
@@ -50,7 +49,7 @@ def _unread(store: Store, layout: Layout, segment: ArchivedSegment) -> tuple[str
     try:
         read_producers(store, layout, segment)
     except FormatError as error:
-        return (f"{error}. {_REBUILT}",)
+        return (f"{error}. {REBUILT}",)
     except OSError as error:
         return (f"{layout.name_of(segment, PartKind.SNAPSHOT)}: {error_text(error)}. {READABLE}",)
     return ()

@@ -63,6 +63,7 @@ _BY_NAMES_ALONE = (
 )
 _NOT_WHOLE = "archive copy has not copied all of it. Remedy: start that again; if its source is gone, "
 READABLE = "Remedy: see that this user can read it, and start again"
+REBUILT = "Remedy: archive recover rebuilds it"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
 CHANGED_REMEDY = (
     "Remedy: copy it again (archive copy --restart); or, if the copy was recovered or changed on purpose, move "
@@ -277,8 +278,13 @@ def _partition(
         try:
             epochs = _epochs(store, layout, where, segments[-1].segment)
         except (OSError, FormatError) as error:
-            remedy = _SOUND if layout.is_tiered else _WITHOUT_EPOCHS
-            reasons.append(f"its leader epochs: {error_text(error)}. {remedy}")
+            name = (
+                layout.name_of(segments[-1].segment, PartKind.LEADER_EPOCHS)
+                if layout.is_tiered
+                else LEADER_EPOCH_CHECKPOINT
+            )
+            remedy = REBUILT if layout.is_tiered else _WITHOUT_EPOCHS
+            reasons.append(f"{name}: {error_text(error)}. {remedy}")
         start = _log_start(store, layout, walked, broker)
     return SourcePartition(
         where=where,

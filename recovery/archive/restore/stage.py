@@ -134,10 +134,9 @@ class Stage:
             on_bytes=on_bytes,
         )
         if source.end_offset is not None and not fetched.is_cut and fetched.end_offset != source.end_offset:
-            raise DamagedSegmentError(
-                f"{log_name(source.segment.base_offset)}: it ends at offset {fetched.end_offset}, and should at "
-                f"{source.end_offset}"
-            )
+            name = log_name(source.segment.base_offset)
+            found = "has no batch" if fetched.end_offset is None else f"ends at offset {fetched.end_offset}"
+            raise DamagedSegmentError(f"{name}: it {found}, and should end at {source.end_offset}")
         if not planned.source.layout.is_tiered:
             self._write_snapshots(store, planned, source)
         elif fetched.end_offset is not None and not fetched.is_cut:

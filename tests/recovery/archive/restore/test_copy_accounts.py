@@ -492,7 +492,7 @@ def test_leader_epochs_that_cannot_be_read_are_made_of_the_batches(place: Place)
     place.lose()
     one = place.restore()
     assert one.status == "refused"
-    assert one.reasons[0].startswith("its leader epochs: ")
+    assert one.reasons[0].startswith("leader-epoch-checkpoint: ")
     assert "Remedy: move leader-epoch-checkpoint away, and " in one.reasons[0]
     (place.folder / checkpoint.name).unlink()
     (place.output / MANIFEST_KEY).unlink()

@@ -333,6 +333,36 @@ def test_leader_epochs_of_remote_batches_cannot_be_renumbered(archive: TieredArc
         restored(archive, is_aux=True, leader_epochs="renumber")
 
 
+def test_an_id_of_another_topic_is_refused(archive: TieredArchive) -> None:
+    ids = {one: archive.expected["partitions"][f"{one}-0"]["topic_id"] for one in ("plain", "codecs")}
+    before = trees(archive)
+    with pytest.raises(UsageError, match=rf"--topic-id codecs={ids['plain']}: in .* that is the id of plain"):
+        restored(archive, names=["plain-0", "codecs-0"], topic_ids={"codecs": ids["plain"]})
+    with pytest.raises(UsageError, match=r"--topic-id codecs=.*: it was given for plain"):
+        restored(archive, topic_ids={"plain": ids["plain"], "codecs": ids["plain"]})
+    assert trees(archive) == before
+
+
+def test_a_log_of_another_topic_id_is_called_so(archive: TieredArchive) -> None:
+    _with_records(archive)
+    folder = archive.log_dirs[0] / "plain-0"
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAHAAAAAAAAAAAAAA\n")
+    (reason,) = one_of(restored(archive, names=["plain-0"]), "plain-0").reasons
+    own = archive.expected["partitions"]["plain-0"]["topic_id"]
+    assert reason.startswith(
+        f"{folder} has records, and is of the topic id AAAAAAAHAAAAAAAAAAAAAA; what is restored would be of {own}. "
+    )
+
+
+def test_damaged_leader_epochs_are_named(archive: TieredArchive) -> None:
+    path = max(archive.path.glob("codecs-0-*/*.leader_epoch_checkpoint"))
+    path.write_bytes(b"0\n1\n000\n")
+    for is_aux in (False, True):
+        (reason,) = one_of(restored(archive, names=["codecs-0"], is_aux=is_aux), "codecs-0").reasons
+        assert reason.startswith(f"{path.name}: ")
+        assert reason.endswith(". Remedy: archive recover rebuilds it")
+
+
 @needs(MOUNTS)
 def test_a_dry_run_on_a_read_only_mount_says_what_a_run_needs(archive: TieredArchive) -> None:
     disk = archive.log_dirs[1]
