@@ -173,7 +173,12 @@ def log_dirs_of(arguments: argparse.Namespace, *, also: str = "") -> list[str] |
             )
             raise UsageError(f"{arguments.command} needs {named}")
         return None
-    return [part.strip() for part in arguments.log_dirs.split(",") if part.strip()]
+    return _entries(arguments.log_dirs)
+
+
+def _entries(text: str) -> list[str]:
+    """Return what stands between commas; a shell's variable may leave nothing there."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 class GivenProperties(NamedTuple):
@@ -212,7 +217,8 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     # Checked here, where it is still known which of them a wrong value comes from.
     layers: tuple[Layer, ...] = (Layer("--property", last_values), Layer(f"{file}", properties))
     if file is None and getattr(arguments, "log_dirs", None):
-        layers = (Layer(LOG_DIRS_OPTION, {"log.dirs": arguments.log_dirs}), *layers)
+        log_dirs = ",".join(_entries(arguments.log_dirs))
+        layers = (Layer(LOG_DIRS_OPTION, {"log.dirs": log_dirs}), *layers) if log_dirs else layers
     BrokerConfig.from_layers(layers)
     return GivenProperties(properties | last_values, tuple(notes))
 

@@ -28,6 +28,11 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["restore"], ["restore", "recover"]),
         (["recover"], ["--config", "--log-dirs"]),
         (["recover", "--log-dirs", ""], ["log dir"]),
+        (["recover", "--log-dirs", ","], ["no log dir given"]),
+        (
+            ["recover", "--log-dirs", "/nowhere/data, "],
+            ["/nowhere/data: no such log dir. Remedy: check the path"],
+        ),
         (["recover", "--log-dirs", "/", "--thread", "2"], ["--thread"]),
         (["recover", "--log-dirs", "/", "--threads", "0"], ["--threads", "0", "from 1"]),
         (["recover", "--log-dirs", "/", "--threads", "two"], ["--threads", "two"]),
