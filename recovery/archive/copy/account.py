@@ -110,7 +110,7 @@ class CopyAccounts:
         return self._in_archive(lambda document: filter(is_partition, document.present_folders()))
 
     def log_dirs_in_part(self) -> Iterator[str]:
-        """Yield the prefixes of log dirs that could not be listed, or not all of whose own files could be copied."""
+        """Yield the prefixes of log dirs that were not listed, or not all of whose own files were copied, whyever."""
         yield from sorted(
             self._in_archive(lambda document: (one for one in document.unfinished if not is_partition(one)))
         )

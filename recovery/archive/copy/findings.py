@@ -116,7 +116,7 @@ class CopyFindings:
         for text in self._accounts.unread:
             yield _finding("", "copy-in-part", f"whether this copy is whole is not known: {text}")
         for prefix in self._accounts.log_dirs_in_part():
-            yield _finding(prefix, "copy-in-part", "archive copy could not read all of this log dir")
+            yield _finding(prefix, "copy-in-part", "archive copy has not copied all of this log dir")
         unfinished = set(self._accounts.unfinished())
         for prefix in sorted(unfinished | set(self._accounts.present())):
             where = self._layout.partition_at(prefix.rstrip("/"))

@@ -292,7 +292,7 @@ class _Run:
                 ]
             if accounts is not None and not archive.partitions:
                 self._in_part += [
-                    f"{store.url}/{prefix}: archive copy could not read all of this log dir, so partitions may be "
+                    f"{store.url}/{prefix}: archive copy has not copied all of this log dir, so partitions may be "
                     "missing. Remedy: copy it again"
                     for prefix in accounts.log_dirs_in_part()
                 ]

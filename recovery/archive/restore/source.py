@@ -469,7 +469,7 @@ def _of_log_dir(walked: Walked, copied: CopiedFolder | None) -> list[str]:
     if copied is not None and not copied.is_named:
         found.append("the manifest of the copy does not name it, so what is missing of it does not show")
     if copied is not None and not copied.is_log_dir_whole:
-        found.append("its log dir could not be read, or not all of it, when it was copied last")
+        found.append("not all of its log dir was copied when it was copied last")
     if not walked.partition.where.prefix:
         found.append(
             "the files of its log dir are not looked at, so records that were deleted (kafka-delete-records) may come "

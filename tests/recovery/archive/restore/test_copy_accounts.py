@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -19,6 +20,7 @@ from recovery.archive.options import ArchiveOptions
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import RestoredPartition
 from recovery.archive.restore.run import restore
+from recovery.archive.stores.local_store import LocalStore
 from recovery.engine.options import RecoverOptions
 from recovery.errors import UsageError
 from segfmt.checkpoint import read_offset_checkpoint
@@ -413,7 +415,7 @@ def test_a_log_dir_that_was_not_there_is_missed(place: Place) -> None:
     )
     assert report.exit_code == 4
     assert report.to_text().startswith(
-        f"NOT WHOLE {place.output}/{place.log_dir.name}/: archive copy could not read"
+        f"NOT WHOLE {place.output}/{place.log_dir.name}/: archive copy has not copied all of this log dir"
     )
     log_dirs = tuple(map(str, place.sample.log_dirs))
     assert copy(CopyOptions(output=str(place.output), log_dirs=log_dirs, topics=("plain",))).exit_code == 0
@@ -421,6 +423,28 @@ def test_a_log_dir_that_was_not_there_is_missed(place: Place) -> None:
     assert f"{place.log_dir.name}/" in head["unfinished"]
     assert place.copy() == 0
     assert json.loads((place.output / MANIFEST_KEY).read_text().partition("\n")[0])["unfinished"] == []
+
+
+def test_what_the_output_had_no_room_for_is_not_called_unread(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last, real = place.sample.log_dirs[-1].name, LocalStore.send
+
+    def send(self: LocalStore, key: str, *given: object, **named: object) -> str:
+        if key.startswith(f"{last}/"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), key)
+        return real(self, key, *given, **named)  # type: ignore[arg-type]  # handed on
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "send", send)
+        assert place.copy() == 1
+    dry = RecoverOptions(
+        config=place.sample.properties, is_config_complete=True, now_ms=place.sample.now_ms, dry_run=True
+    )
+    report = restore(RestoreOptions(archive=ArchiveOptions(url=str(place.output)), broker=dry))
+    assert [text.partition(", so ")[0] for text in report.in_part] == [
+        f"{place.output}/{last}/: archive copy has not copied all of this log dir"
+    ]
 
 
 @pytest.mark.parametrize("name", ["log-start-offset-checkpoint", f"{NAME}/leader-epoch-checkpoint"])
