@@ -321,28 +321,41 @@ def read_document(store: Store, prefix: str = "") -> CopyDocument:
     data = store.read(prefix + MANIFEST_KEY, most_bytes=_MOST_BYTES)
     files = _Files()
     try:
-        head, *lines = data.decode().splitlines()
+        head, *lines = data.split(b"\n")
         document = json.loads(head)
         version = document["version"]
         if version != _VERSION:
             raise _not_understood(store, prefix, f"version {version}")
-        if document.get("files", len(lines)) != len(lines):
-            raise _not_understood(store, prefix, f"cut short: {len(lines):,} of {document['files']:,} files")
-        for line in lines:
-            key, size_bytes, mtime_ns, inode, sha256, *kept = json.loads(line)
-            figures = FileFigures(int(size_bytes), int(mtime_ns), int(inode))
-            files.add(str(key), CopiedFile(figures, str(sha256), int(kept[0]) if kept else None))
-        return CopyDocument(
-            log_dirs={str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()},
-            unfinished=frozenset(map(str, document["unfinished"])),
-            gone=frozenset(map(str, document["gone"])),
-            chosen=frozenset(map(str, document.get("chosen", ()))),
-            files=files,
-        )
+        log_dirs = {str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()}
+        unfinished, gone = (frozenset(map(str, document[name])) for name in ("unfinished", "gone"))
+        chosen = frozenset(map(str, document.get("chosen", ())))
+        expected = int(document.get("files", len(lines) - 1))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _not_understood(
-            store, prefix, f"no {error}" if isinstance(error, KeyError) else str(error)
+            store, prefix, "its first line is not that of one" if data else "it is empty"
         ) from error
+    if lines[-1:] == [b""]:
+        del lines[-1]  # of a whole file, which ends in a line feed
+    if len(lines) != expected:
+        how = "cut short: " if len(lines) < expected else "more than its first line says: "
+        raise _not_understood(store, prefix, f"{how}{len(lines):,} of {expected:,} files")
+    for number, line in enumerate(lines, start=2):
+        try:
+            files.add(*_file_in(line))
+        except (ValueError, TypeError) as error:
+            raise _not_understood(store, prefix, f"its line {number:,} names no file") from error
+    return CopyDocument(log_dirs=log_dirs, unfinished=unfinished, gone=gone, chosen=chosen, files=files)
+
+
+def _file_in(line: bytes) -> tuple[str, CopiedFile]:
+    """Return the key and the file of a line.
+
+    Raises:
+        ValueError, TypeError: it is not as this version writes it.
+    """
+    key, size_bytes, mtime_ns, inode, sha256, *kept = json.loads(line)
+    figures = FileFigures(int(size_bytes), int(mtime_ns), int(inode))
+    return str(key), CopiedFile(figures, str(sha256), int(kept[0]) if kept else None)
 
 
 def _not_understood(store: Store, prefix: str, why: str) -> UsageError:

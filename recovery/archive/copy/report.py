@@ -126,6 +126,8 @@ class CopiedLogDir:
 
     def to_text(self, output: str, *, is_durable: bool) -> str:
         """Return the text form, one line; *is_durable*: whether what was sent is known to be on disk."""
+        if not self.is_listed and not self.files:
+            return f"{self.log_dir}: nothing copied; what it has is not known"
         verb = "copied" if is_durable else "sent"
         text = (
             f"{self.log_dir}: {count_text(self.files, 'file')}, {bytes_text(self.size_bytes)}, {verb} to "
@@ -135,8 +137,6 @@ class CopiedLogDir:
             text += (
                 f"; {count_text(self.skipped_files, 'file')}, {bytes_text(self.skipped_bytes)}, there already"
             )
-        if not self.is_listed:
-            return f"{text}; what else it has is not known"
         if self.left_files:
             text += f"; {count_text(self.left_files, 'file')}, {bytes_text(self.left_bytes)}, left"
         return text

@@ -62,6 +62,8 @@ _NO_CREDENTIALS = (
     "(AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and "
     "AZURE_STORAGE_ACCOUNT_KEY), or AWS_SKIP_SIGNATURE=true for a public bucket"
 )
+_NO_BUCKET = re.compile("NoSuchBucket|specified bucket does not exist|ContainerNotFound")
+"""In the answers of S3, GCS and Azure."""
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _ERRORS_OF_LISTINGS = {
     "401": (PermissionError, errno.EACCES),
@@ -424,7 +426,8 @@ def _errors(url: str, key: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise FileNotFoundError(errno.ENOENT, "no such object", path) from error
+        detail = "no such bucket" if _NO_BUCKET.search(str(error)) else "no such object"
+        raise FileNotFoundError(errno.ENOENT, detail, path) from error
     except exceptions.AlreadyExistsError as error:
         raise FileExistsError(errno.EEXIST, "the object exists", path) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
@@ -439,6 +442,8 @@ def _errors(url: str, key: str) -> Iterator[None]:
         if _INVALID_KEY in str(error):
             detail = f"{_short(error)}. Name the archive's other objects with --files-from"
             raise OSError(errno.EINVAL, detail, path) from error
+        if _NO_BUCKET.search(str(error)):
+            raise FileNotFoundError(errno.ENOENT, "no such bucket", path) from error
         status = _STATUS.search(str(error))
         kind, number = _ERRORS_OF_LISTINGS.get(status[1] if status else "", (OSError, errno.EIO))
         raise kind(number, _short(error), path) from error
@@ -449,5 +454,5 @@ def _errors(url: str, key: str) -> Iterator[None]:
 
 
 def _short(error: BaseException) -> str:
-    """Return the first line of what the library says; the rest is a dump of its own values."""
-    return str(error).partition("\n")[0][:300]
+    """Return the first line of what the library says, without a server's XML; the rest is a dump of its own values."""
+    return str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")[:300]

@@ -284,5 +284,5 @@ def test_a_stop_while_log_dirs_are_listed(place: Place) -> None:
     assert report.exit_code == 130
     (log_dir,) = json.loads(report.to_json())["logDirs"]
     assert (log_dir["leftFiles"], log_dir["leftBytes"]) == (None, None)
-    assert "what else it has is not known" in report.to_text()
+    assert "nothing copied; what it has is not known" in report.to_text()
     assert not place.output.exists()

@@ -174,6 +174,31 @@ def test_what_is_no_manifest_is_refused(place: Place) -> None:
         copy(place.options())
 
 
+HEAD = '{"version": 1, "files": 0, "logDirs": {}, "unfinished": [], "gone": []}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is empty"),
+        ("null\n", "its first line is not that of one"),
+        ('{"version": 1}\n', "its first line is not that of one"),
+        ("junk", "its first line is not that of one"),
+        (HEAD.replace("1", "9"), "version 9"),
+        (HEAD + '["a", 1, 1, 1, "f"]\n', "more than its first line says: 1 of 0 files"),
+        (HEAD.replace("0", "2") + '["a", 1, 1, 1, "f"]\n', "cut short: 1 of 2 files"),
+        (HEAD.replace("0", "1") + '["a", 1, 1]\n', "its line 2 names no file"),
+        (HEAD.replace("0", "1") + "null\n", "its line 2 names no file"),
+        (HEAD.replace("0", "1") + "[\n", "its line 2 names no file"),
+    ],
+)
+def test_what_is_no_manifest_is_told_in_words(place: Place, text: str, why: str) -> None:
+    place.output.mkdir()
+    (place.output / MANIFEST_KEY).write_text(text)
+    with pytest.raises(UsageError, match=rf"not the manifest of a copy \({why}\), so"):
+        read_document(LocalStore(str(place.output)))
+
+
 def test_what_was_sent_before_a_restart_that_was_interrupted_is_sent_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,6 +210,7 @@ def test_a_log_dir_that_is_not_there_does_not_keep_the_others_from_being_copied(
     assert "no such log dir" in gone.failed[0].error
     assert whole.files > 10
     assert whole.failed == []
+    assert f"{log_dirs[0]}: nothing copied; what it has is not known" in report.to_text()
     assert "unmounted/" in read_document(LocalStore(str(output))).unfinished
     with pytest.raises(UsageError, match="no such log dir"):
         copy(CopyOptions(output=str(output), log_dirs=log_dirs[:1]))
