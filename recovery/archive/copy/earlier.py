@@ -6,18 +6,24 @@ may be all that is left of those bytes.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import numpy as np
+
 from recovery.archive.copy.reading import ReadFile
+from recovery.archive.stores.store import Store
 from segfmt.filenames import FileKind, file_kind
 
 EARLIER_SUFFIX = ".earlier"
 """Of a copy that a later one of its file does not begin with; a number follows from the second one on."""
 _EARLIER = re.compile(r".+\.earlier(\.[0-9]+)?")
+_WINDOW_BYTES = 1 << 20
 _MADE_ANEW = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 
 
@@ -92,6 +98,22 @@ def is_lost(name: str, stored: StoredBytes, source: ReadFile) -> bool:
         begins_alike = not stored.sha256 or source.sha256_at.get(stored.size_bytes) == stored.sha256
         return source.position < stored.size_bytes or not begins_alike
     return not source.position and file_kind(name) not in _MADE_ANEW
+
+
+def sha256_at(store: Store, key: str) -> str:
+    """Return the SHA-256 of the bytes of an object.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest, window, position = hashlib.sha256(), np.empty(_WINDOW_BYTES, np.uint8), 0
+    with closing(store.open(key)) as opened:
+        while size_bytes := opened.read_at(window, position):
+            digest.update(window[:size_bytes].data)
+            position += size_bytes
+            opened.approach(position)
+            opened.leave(position)
+    return digest.hexdigest()
 
 
 def earlier_keys(key: str, taken: Container[str]) -> Iterator[str]:

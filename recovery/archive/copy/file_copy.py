@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from recovery.archive.copy.earlier import Ending, KeptCopy, StoredBytes, earlier_keys, is_lost
+from recovery.archive.copy.earlier import Ending, KeptCopy, StoredBytes, earlier_keys, is_lost, sha256_at
 from recovery.archive.copy.listing import FoundFile
 from recovery.archive.copy.manifest import CopiedFile, CopyManifest, FileFigures
 from recovery.archive.copy.reading import ReadFile, block_error
@@ -97,6 +97,7 @@ class FileCopier:
         return (
             figures is not None
             and earlier is not None
+            and not self._manifest.is_doubtful(job.file.key)
             and job.there_bytes == figures.size_bytes
             and earlier.figures == figures
         )
@@ -165,7 +166,7 @@ class FileCopier:
                 pass
             if source.error is not None:
                 return self._keep(job, descriptor, figures, source, "")
-            if source.sha256() == earlier.sha256:
+            if source.sha256() == self._sha256_there(key, earlier):
                 part_kept = tuple(self._kept(job, self._stored_part(job), source))
                 self._note(job, figures, source)
                 return CopyOutcome(job=job, there_bytes=size_bytes, kept=part_kept)
@@ -193,8 +194,12 @@ class FileCopier:
             return []
         named = self._manifest.earlier(job.file.key)
         is_named = named is not None and named.size_bytes == job.there_bytes
-        sha256 = named.sha256 if named is not None and is_named else ""
+        sha256 = self._sha256_there(job.file.key, named) if named is not None and is_named else ""
         return [StoredBytes(key=job.file.key, size_bytes=job.there_bytes, sha256=sha256)]
+
+    def _sha256_there(self, key: str, named: CopiedFile) -> str:
+        """Return the SHA-256 of an object that the manifest names; it is read if it may be another one."""
+        return sha256_at(self._store, key) if self._manifest.is_doubtful(key) else named.sha256
 
     def _stored_part(self, job: CopyJob) -> list[StoredBytes]:
         """Return the beginning of the file that becomes needless, if there is one."""
@@ -277,6 +282,7 @@ class FileCopier:
         kept_bytes: int | None = None,
     ) -> CopyOutcome:
         """Return the outcome of a file that cannot be read whole; *kept_bytes* of it were sent by this run."""
+        self._manifest.set_unsent(job.file.key)
         there_bytes = (job.part_bytes or 0) if kept_bytes is None else kept_bytes
         failed = UncopiedFile(
             file=job.file.path,
@@ -293,7 +299,11 @@ class FileCopier:
         if job.there_bytes is None:
             return None
         earlier = self._manifest.earlier(job.file.key)
-        if earlier is None or earlier.size_bytes != job.there_bytes:
+        if (
+            earlier is None
+            or earlier.size_bytes != job.there_bytes
+            or self._manifest.is_doubtful(job.file.key)
+        ):
             return "unknown"
         return "same" if earlier.figures == figures else "older"
 

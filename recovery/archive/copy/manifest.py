@@ -103,14 +103,21 @@ class CopyManifest:
     ) -> None:
         self.is_new = document is None
         document = document or CopyDocument(
-            log_dirs={}, unfinished=frozenset(), gone=frozenset(), chosen=frozenset(), files=_Files()
+            log_dirs={},
+            unfinished=frozenset(),
+            gone=frozenset(),
+            chosen=frozenset(),
+            sending=frozenset(),
+            files=_Files(),
         )
         self._unfinished = set(document.unfinished)
         self._gone = set(document.gone)
         self._chosen = set(document.chosen)
+        self._doubtful = set(document.sending)
         self._folders: frozenset[str] = frozenset()
         self._new_folders: frozenset[str] = frozenset()
         self._expected: set[str] = set()
+        self._sending: set[str] = set()
         self._store = store
         self._log_dirs = dict(document.log_dirs)
         self._earlier = document.files
@@ -149,6 +156,10 @@ class CopyManifest:
         """Return which whole file earlier runs have copied to *key*, whether that counts or not."""
         return self._earlier.whole.get(key)
 
+    def is_doubtful(self, key: str) -> bool:
+        """Return whether the object may be another one than is named: an earlier run was ended while it sent that."""
+        return key in self._doubtful
+
     def earlier_part(self, key: str) -> CopiedFile | None:
         """Return the file of *key* of which earlier runs have kept the beginning, whether that counts or not."""
         return self._earlier.parts.get(key)
@@ -168,6 +179,7 @@ class CopyManifest:
             is_everything: whether all partitions were chosen: else a log dir that was not listed once stays so.
         """
         self._expected = set(missing)
+        self._sending = set(self._expected)
         if is_everything:
             self._chosen -= self._folders
         else:
@@ -181,6 +193,11 @@ class CopyManifest:
                 self._durable.parts.pop(key, None)
         if self._expected:
             self.write()
+
+    def set_unsent(self, key: str) -> None:
+        """Take in that the object of a file that was expected stays as it is."""
+        with self._lock:
+            self._sending.discard(key)
 
     def forget(self, key: str) -> None:
         """Take out a file that was removed from the output."""
@@ -247,7 +264,11 @@ class CopyManifest:
         for key, one in noted.items():
             self._durable.add(key, one.copied)
         with self._lock:
-            self._expected -= {key for key, one in noted.items() if one.copied.kept_bytes is None}
+            whole = {key for key, one in noted.items() if one.copied.kept_bytes is None}
+            self._expected -= whole
+            self._sending -= whole
+            self._doubtful -= whole
+            sending = (self._sending | self._doubtful) & self._durable.whole.keys()
             unfinished = self._unfinished | {folder_of(key) for key in self._expected}
         lines = self._durable.lines()
         document = {
@@ -257,6 +278,7 @@ class CopyManifest:
             "unfinished": sorted(unfinished),
             "gone": sorted(self._gone & self._durable.whole.keys()),
             "chosen": sorted(self._chosen),
+            "sending": sorted(sending),
         }
         self._refuse_other_writers()
         self._store.replace(MANIFEST_KEY, "\n".join([json.dumps(document), *lines, ""]).encode())
@@ -285,6 +307,7 @@ class CopyDocument:
         unfinished: folders of which not all was copied, with a slash.
         gone: keys of files that had gone from their log dir when it was copied last.
         chosen: folders of log dirs of which no run has copied all partitions, but only those that were chosen.
+        sending: keys of whole files whose objects were being replaced.
         files: at the output.
     """
 
@@ -292,6 +315,7 @@ class CopyDocument:
     unfinished: frozenset[str]
     gone: frozenset[str]
     chosen: frozenset[str]
+    sending: frozenset[str]
     files: _Files
     _by_folder: dict[str, dict[str, CopiedFile]] = field(default_factory=dict)
 
@@ -328,7 +352,8 @@ def read_document(store: Store, prefix: str = "") -> CopyDocument:
             raise _not_understood(store, prefix, f"version {version}")
         log_dirs = {str(folder): str(log_dir) for log_dir, folder in document["logDirs"].items()}
         unfinished, gone = (frozenset(map(str, document[name])) for name in ("unfinished", "gone"))
-        chosen = frozenset(map(str, document.get("chosen", ())))
+        # earlier versions have not written these
+        chosen, sending = (frozenset(map(str, document.get(name, ()))) for name in ("chosen", "sending"))
         expected = int(document.get("files", len(lines) - 1))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _not_understood(
@@ -344,7 +369,9 @@ def read_document(store: Store, prefix: str = "") -> CopyDocument:
             files.add(*_file_in(line))
         except (ValueError, TypeError) as error:
             raise _not_understood(store, prefix, f"its line {number:,} names no file") from error
-    return CopyDocument(log_dirs=log_dirs, unfinished=unfinished, gone=gone, chosen=chosen, files=files)
+    return CopyDocument(
+        log_dirs=log_dirs, unfinished=unfinished, gone=gone, chosen=chosen, sending=sending, files=files
+    )
 
 
 def _file_in(line: bytes) -> tuple[str, CopiedFile]:

@@ -15,6 +15,7 @@ import pytest
 from recovery.archive.copy import manifest
 from recovery.archive.copy.manifest import MANIFEST_KEY, read_document
 from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.report import CopyReport
 from recovery.archive.copy.run import copy
 from recovery.archive.stores.local_store import LocalStore
 from recovery.errors import UsageError
@@ -172,6 +173,55 @@ def test_what_is_no_manifest_is_refused(place: Place) -> None:
     (place.output / MANIFEST_KEY).write_text("{}\n[1]\n")
     with pytest.raises(UsageError, match="not the manifest of a copy"):
         copy(place.options())
+
+
+def written_back(place: Place, monkeypatch: pytest.MonkeyPatch, data: bytes) -> CopyReport:
+    """Copy the log, and *data* in its place, which is not named any more; have it as it was, and copy that."""
+    before, status = place.log.read_bytes(), place.log.stat()
+    copy(place.options())
+    place.log.write_bytes(data)
+
+    def sync(_self: LocalStore, keys: Collection[str]) -> None:
+        if keys:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "sync", sync)
+        assert copy(place.options()).exit_code == 1
+    assert (place.output / "d1" / "t-0" / place.log.name).read_bytes() == data
+    place.log.write_bytes(before)
+    os.utime(place.log, ns=(status.st_atime_ns, status.st_mtime_ns))
+    report = copy(place.options())
+    assert report.exit_code == 0
+    assert (place.output / "d1" / "t-0" / place.log.name).read_bytes() == before
+    return report
+
+
+def test_an_object_that_a_run_may_have_replaced_is_not_taken_for_the_one_before(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = os.urandom(100_000)
+    report = written_back(place, monkeypatch, other)
+    (kept,) = report.log_dirs[0].kept
+    assert kept.kept_as.endswith(".earlier.2")  # .earlier is what the second run kept
+    assert (place.output / kept.kept_as).read_bytes() == other
+    assert read_document(LocalStore(str(place.output))).sending == frozenset()
+    again = copy(place.options())
+    assert (again.log_dirs[0].files, again.log_dirs[0].skipped_files) == (0, 2)
+
+
+def test_an_object_that_a_run_has_not_come_to_is_not_sent_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy(place.options())
+    os.utime(place.log)
+    with monkeypatch.context() as patch:
+        patch.setattr("recovery.archive.copy.file_copy.FileCopier.copy", lambda _self, _job: None)
+        copy(place.options())
+    assert read_document(LocalStore(str(place.output))).sending == {f"d1/t-0/{place.log.name}"}
+    again = copy(place.options())
+    assert (again.log_dirs[0].files, again.log_dirs[0].skipped_files) == (0, 2)
+    assert read_document(LocalStore(str(place.output))).sending == frozenset()
 
 
 HEAD = '{"version": 1, "files": 0, "logDirs": {}, "unfinished": [], "gone": []}\n'
