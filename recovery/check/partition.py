@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,7 @@ class PartitionCheck:
         self._results: list[SegmentResult] = []
         self._other_results: list[SegmentResult] = []
         self._aborts: list[_Aborts] = []
-        start = files.base_offsets[0] if files.base_offsets else 0
+        start = self._first_base = files.base_offsets[0] if files.base_offsets else 0
         self._producers = ProducerChecks(
             files.snapshots,
             start_offset=start,
@@ -118,9 +119,10 @@ class PartitionCheck:
             self._other_results.append(result)
             return
         aborts = _Aborts(file=txn_index_name(task.base_offset), was_complete=self._producers.is_complete)
-        if self._results:
-            if self._log_end_offset() < task.base_offset:
-                self._producers.break_off()  # a segment is missing before it
+        start = self._log_end_offset() if self._results else self._first_base
+        if self._results or start < task.base_offset:
+            if start < task.base_offset:
+                self._producers.break_off()  # a segment is missing before it, or could not be read
             self._producers.reach(task.base_offset)
             aborts.was_complete = self._producers.is_complete
         for piece in result.pieces:
@@ -171,7 +173,7 @@ class PartitionCheck:
             self.findings += result.findings
             for name, size in result.checked_bytes.items():
                 self.checked_bytes[name] = size
-        is_whole = all(result.is_whole for result in self._results)
+        is_whole = not self._unread and all(result.is_whole for result in self._results)
         end_offset = self._log_end_offset()
         self._judge_producers(end_offset if is_whole else None)
         self._judge_topic_id()
@@ -193,7 +195,9 @@ class PartitionCheck:
             self.files.epochs,
             log_end_offset=end_offset,
             is_clean=self.facts.had_clean_shutdown,
-            has_all_batches=is_complete and all(result.has_all_batches for result in self._results),
+            has_all_batches=is_complete
+            and not self._unread
+            and all(result.has_all_batches for result in self._results),
         )
 
     def _judge_producers(self, end_offset: int | None) -> None:
@@ -212,7 +216,8 @@ class PartitionCheck:
                 self._add(
                     snapshot_name(offset), "snapshot-content", detail, is_note=not facts.had_clean_shutdown
                 )
-        if not self._producers.has_producers or self.files.snapshots:
+        has_unread = any(file_kind(name) is FileKind.SNAPSHOT for name in self._unread_files)
+        if not self._producers.has_producers or self.files.snapshots or has_unread:
             return
         if facts.had_clean_shutdown:
             detail = (
@@ -237,8 +242,9 @@ class PartitionCheck:
         """Judge the segments next to each other."""
         swaps = [result for result in self._other_results if result.task.log in self.files.swaps]
         if self.facts.is_contiguous and not self._is_compacted:
-            self.findings += find_gaps(self._results, swaps, self.files.names)
-            self.findings += self._sequences.finish(self._results)
+            self.findings += find_gaps(self._results, swaps, self.files.names, self._unread)
+            if not self._unread:
+                self.findings += self._sequences.finish(self._results)
         if self.facts.is_contiguous:
             self.findings += find_lossy_swaps(self._results, swaps)
         if end_offset is not None and not self.facts.is_live:
@@ -274,7 +280,7 @@ class PartitionCheck:
                     )
             data = self.files.transaction_indexes.get(base)
             expected = aborts.entries
-            if data is None and not len(expected):
+            if data is None and (not len(expected) or aborts.file in self._unread_files):
                 continue
             findings = check_transaction_index(
                 aborts.file,
@@ -317,7 +323,7 @@ class PartitionCheck:
         if point is not None and (point < 0 or point > end_offset):
             detail = f"{name}: recovery point {point}, the log ends at {end_offset}"
             self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", detail)
-        elif point is None and facts.had_clean_shutdown and not facts.is_live:
+        elif point is None and facts.had_clean_shutdown and not (facts.is_live or facts.is_archived):
             self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", f"{name} has no line", is_note=True)
         elif point is not None and point != end_offset and facts.had_clean_shutdown and not facts.is_live:
             if point < end_offset and point in self.files.snapshots:
@@ -336,6 +342,17 @@ class PartitionCheck:
             self._add(LOG_START_OFFSET_CHECKPOINT, "log-start", detail)
 
     # -- what is known ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _unread(self) -> list[int]:
+        """Base offsets, ascending, of the segments that could not be read; known once all others are taken in."""
+        read = {result.task.base_offset for result in self._results}
+        return [base for base in self.files.base_offsets if base not in read]
+
+    @cached_property
+    def _unread_files(self) -> set[str]:
+        """Names of the small files that could not be read."""
+        return {finding.file for finding in self.files.findings if finding.rule == "unreadable"}
 
     @property
     def _is_compacted(self) -> bool:

@@ -12,7 +12,7 @@ from recovery.archive.check.tally import Tally
 from recovery.archive.check.unended_runs import UnendedRun
 from recovery.archive.check.verdict_rows import lines_of
 from recovery.archive.layouts.walk import UnlistedPrefix
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, finding_line
 from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text, count_text
@@ -32,7 +32,7 @@ class ArchiveReport:
         noted: rows of sound objects with notes, of which `tally.notes` has the number.
         known_segments: segments that an earlier run has read and that have not changed.
         metadata_findings: what is wrong with the metadata topic itself, with checkpoints of its log dirs, with copies
-            as such.
+            as such; counted in `tally`.
         unlisted: prefixes that could not be listed.
         output: where the results are; None if they were not kept.
         quarantine: where the objects are that were replaced in place; None if nothing is replaced.
@@ -70,11 +70,8 @@ class ArchiveReport:
         """129, 130 or 143, 4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
         if self.signal_number:
             return 128 + self.signal_number
-        of_metadata = {finding.severity for finding in self.metadata_findings}
-        if self.unlisted or self.tally.unchecked or "unchecked" in of_metadata:
+        if self.unlisted or self.tally.unchecked:
             return 4
-        if "damage" in of_metadata:
-            return 2
         left = self.tally.unsettled if self.command == "recover" else self.tally.damaged
         return 2 if left else 0
 
@@ -118,8 +115,7 @@ class ArchiveReport:
         tally = self.tally
         lines = [line for row in self.objects for line in lines_of(row)]
         lines += [
-            f"{printable(finding.file)}: {finding.rule}: {printable(finding.detail)}"
-            for finding in self.metadata_findings
+            finding_line(finding.file, finding.to_json()) for finding in self._of_metadata(is_note=False)
         ]
         lines += [
             f"NOT LISTED {printable(unlisted.prefix)}: {printable(unlisted.error)}"
@@ -150,6 +146,9 @@ class ArchiveReport:
             lines.append(f"notes: {_counts_text(tally.notes)}")
         shown = self.noted if verbosity > 0 else self.noted[:_MOST_NOTED_LINES]
         lines += [line for row in shown for line in lines_of(row)]
+        lines += [
+            finding_line(finding.file, finding.to_json()) for finding in self._of_metadata(is_note=True)
+        ]
         if len(self.noted) > len(shown):
             lines.append("... and more (-v lists them, and --output keeps them all)")
         lines += [f"note: {printable(note.text)}" for note in self.notes]
@@ -159,6 +158,9 @@ class ArchiveReport:
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")
         return "\n".join(lines)
+
+    def _of_metadata(self, *, is_note: bool) -> list[Finding]:
+        return [finding for finding in self.metadata_findings if (finding.severity == "note") == is_note]
 
     def _interrupted_line(self) -> str:
         line = f"INTERRUPTED by signal {self.signal_number}: nothing is judged yet"

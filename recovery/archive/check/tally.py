@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.archive.check.verdict import PartitionVerdict
+from recovery.check.finding import Finding, findings_by_file
 
 _COUNTS = (
     "partitions",
@@ -65,8 +66,22 @@ class Tally:
             self.unchecked += is_valid is None
             self.rebuilt += judged.rebuilt is not None
             self.unsettled += is_valid is False and judged.rebuilt is None
-            for finding in judged.verdict.findings:
-                (self.notes if finding.severity == "note" else self.rules)[finding.rule] += 1
+            self._count(judged.verdict.findings)
+
+    def add_places(self, findings: Iterable[Finding]) -> None:
+        """Count findings on what no partition has; each place with one that is not a note counts as an object."""
+        for own in findings_by_file(findings).values():
+            severities = {finding.severity for finding in own}
+            is_damaged = "damage" in severities
+            self.objects += severities != {"note"}
+            self.damaged += is_damaged
+            self.unsettled += is_damaged
+            self.unchecked += not is_damaged and "unchecked" in severities
+            self._count(own)
+
+    def _count(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            (self.notes if finding.severity == "note" else self.rules)[finding.rule] += 1
 
     def merge(self, other: Tally) -> None:
         """Add the counts of *other*."""

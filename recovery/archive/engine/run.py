@@ -128,6 +128,7 @@ class ArchiveRun:
                 self._survey(spool, report)
                 if spool.partition_count:
                     self._work(spool, report)
+                report.tally.add_places(report.metadata_findings)
         except InterruptedRecoveryError as error:
             report.signal_number = error.signal_number
             if self._output is not None:

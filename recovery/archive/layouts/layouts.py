@@ -104,7 +104,7 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
 
     Raises:
         UsageError: no partition was found.
-        OSError: the archive cannot be listed.
+        OSError: the archive cannot be listed; or no partition was found, and there may be some in what cannot.
     """
     if name != AUTO:
         return make_layout(name, keys)
@@ -113,16 +113,26 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
         return layout
     pending = [""]
     prefix_count = 0
+    unlisted: OSError | None = None
     while pending and prefix_count < _MOST_PREFIXES:
         deeper: list[str] = []
         for prefix in pending:
             prefix_count += 1
-            for path in store.list_level(prefix).prefixes:
+            try:
+                paths = store.list_level(prefix).prefixes
+            except OSError as error:
+                if not prefix:
+                    raise
+                unlisted = unlisted or error  # whoever walks through the archive reports it
+                continue
+            for path in paths:
                 layout = _recognised(path.rstrip("/"), keys)
                 if layout is not None:
                     return layout
                 deeper.append(path)
         pending = deeper
+    if unlisted is not None:
+        raise unlisted
     from recovery.archive.stores.listed_store import ListedStore  # not earlier: --help needs no store
 
     listed = " of what the list of its objects names" if isinstance(store, ListedStore) else ""

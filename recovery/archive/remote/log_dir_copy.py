@@ -33,17 +33,21 @@ class LogDirCopy:
     Attributes:
         offsets: the lines of each offset checkpoint, by file name; none if it is missing or malformed.
         findings: about the checkpoints themselves.
+        hides_recovery_points: whether there are some, and they could not be read.
     """
 
     had_clean_shutdown: bool = False
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    hides_recovery_points: bool = False
 
     def facts(self, where: PartitionPrefix, *, is_deep: bool, is_tiered: bool, now_ms: int) -> PartitionFacts:
         """Return what is known of a partition below it.
 
-        Without a recovery-point checkpoint, as in a copy of folders alone, everything counts as flushed.
+        Without a recovery-point checkpoint, as in a copy of folders alone, everything counts as flushed; if it could
+        not be read, nothing does, lest a tail that any crash leaves be called damage.
         """
+        is_flushed = self.had_clean_shutdown or not self.hides_recovery_points
         was_cleaned = self.offset(CLEANER_OFFSET_CHECKPOINT, where) is not None
         return PartitionFacts(
             path=where.prefix.rstrip("/"),
@@ -60,7 +64,7 @@ class LogDirCopy:
             is_metadata_log=where.topic == CLUSTER_METADATA_TOPIC,
             is_deep=is_deep,
             now_ms=now_ms,
-            is_archived=RECOVERY_POINT_CHECKPOINT not in self.offsets,
+            is_archived=RECOVERY_POINT_CHECKPOINT not in self.offsets and is_flushed,
         )
 
     def offset(self, checkpoint: str, where: PartitionPrefix) -> int | None:
@@ -84,6 +88,10 @@ def read_log_dir_copy(store: Store, objects: Sequence[StoredObject]) -> LogDirCo
             findings.append(Finding(file=name, position=at, rule="checkpoint", detail=str(error)))
         except OSError as error:
             findings.append(unreadable(name, error))
+    unread = {finding.file for finding in findings if finding.rule == "unreadable"}
     return LogDirCopy(
-        had_clean_shutdown=CLEAN_SHUTDOWN_FILE in by_name, offsets=offsets, findings=tuple(findings)
+        had_clean_shutdown=CLEAN_SHUTDOWN_FILE in by_name,
+        offsets=offsets,
+        findings=tuple(findings),
+        hides_recovery_points=RECOVERY_POINT_CHECKPOINT in unread,
     )

@@ -8,6 +8,7 @@ Kafka: LocalLog.roll, UnifiedLog.close, LogLoader.load.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,10 @@ _FEWEST_WITNESSES = 2
 
 
 def find_gaps(
-    results: Sequence[SegmentResult], swaps: Sequence[SegmentResult], names: Collection[str]
+    results: Sequence[SegmentResult],
+    swaps: Sequence[SegmentResult],
+    names: Collection[str],
+    unread: Sequence[int] = (),
 ) -> list[Finding]:
     """Return the offsets that no batch has, within segments and between them.
 
@@ -27,10 +31,14 @@ def find_gaps(
         results: those of the segments, ascending.
         swaps: those of the `.log.swap` files that a broker would put in place.
         names: names of the files in the folder.
+        unread: base offsets, ascending, of segments that could not be read: they may have what others lack.
     """
     gaps = [gap for result in results for gap in result.gaps]
     before: SegmentResult | None = None
     for result in results:
+        base = result.task.base_offset
+        if before is not None and bisect_left(unread, before.task.base_offset) < bisect_left(unread, base):
+            before = None
         gaps += find_gaps_before(result, before, swaps, names)
         before = result
     return gaps

@@ -62,17 +62,19 @@ class _Folder:
         order = logs.in_order()
         self._bases: list[int] = logs.base_offsets[order].tolist()
         self._unflushed_from = unflushed_from(head.facts, self._bases)
-        self._read = order[logs.was_read[order]]
+        was_read = logs.was_read[order]
+        self._read = order[was_read]
+        self._follows = np.diff(np.flatnonzero(was_read), prepend=-2) == 1
 
     def gaps(self, swaps: Sequence[SegmentResult]) -> Iterator[Finding]:
         """Yield a finding for each range of offsets that no batch has."""
         logs, read = self._logs, self._read
         base, end = logs.base_offsets[read], logs.end_offsets[read]
         is_suspect = logs.first_offsets[read] > base
-        is_suspect[1:] |= (end[:-1] != UNKNOWN) & (end[:-1] < base[1:])
+        is_suspect[1:] |= (end[:-1] != UNKNOWN) & (end[:-1] < base[1:]) & self._follows[1:]
         names = {stored.name for stored in self._head.archived.others}
         for at in np.flatnonzero(is_suspect).tolist():
-            before = self._result(int(read[at - 1])) if at else None
+            before = self._result(int(read[at - 1])) if self._follows[at] else None
             yield from find_gaps_before(self._result(int(read[at])), before, swaps, names)
         for number in read.tolist():
             scanned = logs.scanned_at(number)
