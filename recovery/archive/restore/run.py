@@ -8,9 +8,10 @@ partition, or all of it.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -36,7 +37,7 @@ from recovery.archive.restore.report_text import FINISHED_TEXT
 from recovery.archive.restore.served import as_served
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import staged_bytes
-from recovery.archive.restore.target import Target, TargetDir
+from recovery.archive.restore.target import Target, TargetDir, unwritable
 from recovery.archive.restore.unfinished import outdated
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
@@ -51,8 +52,8 @@ from recovery.errors import InterruptedRecoveryError, UnsafeError, UsageError, e
 from recovery.load.model import LogSettings
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
-from recovery.quantity import bytes_text
-from recovery.read.file_system import is_read_only
+from recovery.quantity import bytes_text, count_text
+from recovery.read.file_system import is_folder, is_read_only, nearest
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
@@ -94,16 +95,19 @@ def restore(
         quarantine_dir=broker.quarantine_dir,
     )
     with LogDirLocks(dirs.locked_dirs, dry_run=broker.dry_run) as locks:
+        offline = dict(locks.offline)
+        if broker.dry_run:
+            offline |= unwritable(one for one in dirs.log_dirs if one not in offline)
         facts = broker_facts(
-            dirs, broker, is_place_configured=options.log_dirs is None, offline=locks.offline.keys()
+            dirs, broker, is_place_configured=options.log_dirs is None, offline=offline.keys()
         )
         for problems in facts.problems.values():
             for problem in problems:
                 raise UnsafeError(f"{problem}. Nothing was changed")
         for log_dir in dirs.log_dirs:
-            if log_dir not in locks.offline:
+            if log_dir not in offline:
                 refuse_unfinished_undo(log_dir, dirs.quarantine_dir)
-        target = Target(dirs, facts, locks.offline)
+        target = Target(dirs, facts, offline)
         run = _Run(options, target, observers, StopRequest() if stop is None else stop)
         return run.run()
 
@@ -181,15 +185,24 @@ class _Run:
         )
 
     def _foretell(self, planned: Sequence[PlannedRestore]) -> None:
-        """Take in what a run would do that writes."""
+        """Take in what a run would do that writes.
+
+        Raises:
+            OSError: the place of quarantine cannot be made.
+        """
+        place = self._target.dirs.quarantine_dir
+        if place is not None and planned and not is_folder(nearest(place)):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
         for one in planned:
             self._results.append(one.result())
             self._progress.count_aux(one.result())
-        for log_dir in sorted({one.log_dir for one in planned}):
+        counts = Counter(one.log_dir for one in planned)
+        for log_dir, count in sorted(counts.items()):
             with suppress(OSError):
                 if is_read_only(log_dir):
                     self._warnings.append(
-                        f"{log_dir}: mounted read-only. Remedy: mount it writable before it is restored into"
+                        f"{log_dir}: mounted read-only, so a restore now would refuse "
+                        f"{count_text(count, 'partition')} of those to be restored. Remedy: mount it writable first"
                     )
 
     def _not_reached(self, planned: Sequence[PlannedRestore]) -> list[RestoredPartition]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,17 +13,18 @@ from recovery.archive.restore.placement import next_log_dirs
 from recovery.broker.assignments import Assignment, Assignments, read_assignments
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.engine.run import BrokerFacts
-from recovery.errors import LogDirOfflineError
+from recovery.errors import LogDirOfflineError, error_text
 from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
 from recovery.logdir.quarantine_place import is_far, quarantine_root
-from recovery.read.file_system import absolute, is_folder, is_there, read_small
+from recovery.read.file_system import absolute, is_folder, is_read_only, is_there, read_small
 from recovery.write.move_in import staged_log_dir
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     CLUSTER_METADATA_TOPIC,
+    LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
@@ -205,9 +207,13 @@ class Target:
             for target in self.log_dirs:
                 if target.directory_id == assigned and target.is_live:
                     return target.log_dir
+                if target.directory_id == assigned:
+                    raise ValueError(
+                        f"it is assigned to {target.log_dir}, which is offline. Remedy: bring that back"
+                    )
             raise ValueError(
-                f"it is assigned to the log dir with the id {format_uuid(assigned)}, which is not there or offline. "
-                "Remedy: bring it back, or format one with that id"
+                f"it is assigned to the log dir with the id {format_uuid(assigned)}, which is not there. Remedy: "
+                "bring it back; if it is gone for good, format one with that id"
             )
         if any(not target.is_live for target in self.log_dirs):
             raise ValueError(
@@ -227,17 +233,17 @@ class Target:
 def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned: bool) -> TargetDir:
     directory_id = usable = None
     logs: Sequence[PartitionFolder] = ()
+    with suppress(
+        OSError, FormatError
+    ):  # an offline one may be readable: then it is known what is assigned to it
+        directory_id = read_meta_properties(read_small(os.path.join(log_dir, META_PROPERTIES))).directory_id
     if offline is None:
-        with suppress(OSError, FormatError):
-            directory_id = read_meta_properties(
-                read_small(os.path.join(log_dir, META_PROPERTIES))
-            ).directory_id
         with suppress(OSError):
             status = os.statvfs(log_dir)
             usable = status.f_frsize * status.f_bavail
         with suppress(OSError):
             logs = list(_logs(os.listdir(log_dir)))
-    error: OSError | str | None = None if offline is None else offline.error
+    error: OSError | str | None = None if offline is None else _with_remedy(offline.error)
     return TargetDir(
         log_dir=log_dir,
         directory_id=directory_id,
@@ -247,6 +253,32 @@ def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned
         usable_bytes=usable,
         error=error or _malformed(log_dir),
     )
+
+
+def unwritable(log_dirs: Iterable[str]) -> dict[str, LogDirOfflineError]:
+    """Return the log dirs that a run as this user would find offline, which a dry run does not write to, by path.
+
+    Those that are mounted read-only are not among them: that is the operator's, for as long as nothing is written.
+    """
+    found = {}
+    for log_dir in log_dirs:
+        with suppress(OSError):
+            lock = os.path.join(log_dir, LOCK_FILE)
+            may_lock = not is_there(lock) or os.access(lock, os.R_OK | os.W_OK)
+            if not is_read_only(log_dir) and not (may_lock and os.access(log_dir, os.W_OK | os.X_OK)):
+                error = PermissionError(errno.EACCES, os.strerror(errno.EACCES), lock)
+                found[log_dir] = LogDirOfflineError(log_dir, error)
+    return found
+
+
+def _with_remedy(error: OSError | str) -> OSError | str:
+    remedies = {
+        errno.EACCES: "run this as the broker's user, or as root",
+        errno.EPERM: "run this as the broker's user, or as root",
+        errno.EROFS: "mount it writable",
+    }
+    remedy = remedies.get(error.errno or 0) if isinstance(error, OSError) else None
+    return error if remedy is None else f"{error_text(error)}. Remedy: {remedy}"
 
 
 def _malformed(log_dir: str) -> str | None:

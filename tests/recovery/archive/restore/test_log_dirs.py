@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.run import copy
 from recovery.archive.options import ArchiveOptions
 from recovery.archive.restore import log_dir_restore
 from recovery.archive.restore.options import RestoreOptions
@@ -122,6 +124,56 @@ def test_what_is_refused_is_told(archive: TieredArchive) -> None:
     }
     assert "refused: " in repr([event for event in events if getattr(event, "partition", None) == "plain-0"])
     assert sum(log_dir.truncated_bytes for log_dir in gauges.values().log_dirs) == 0
+
+
+@pytest.mark.parametrize("is_lock_there", [False, True])
+def test_a_dry_run_says_where_this_user_may_not_write(
+    archive: TieredArchive, is_lock_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the run would: that finds out by its lock."""
+    log_dir = archive.log_dirs[1]
+    lock = log_dir / ".lock"
+    if is_lock_there:
+        lock.touch()
+    may, barred = os.access, str(lock if is_lock_there else log_dir)
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: path != barred and may(path, mode, **more))
+    report = restore(options_of(archive, broker={"dry_run": True}))
+    told = {one.log_dir: one.error for one in report.log_dirs}
+    denied = f"{lock}: Permission denied. Remedy: run this as the broker's user, or as root"
+    assert told == {str(archive.log_dirs[0]): None, str(log_dir): denied}
+    assert report.exit_code == 4
+    reasons = {reason for one in report.partitions for reason in one.reasons}
+    assert not any("format" in reason for reason in reasons)
+
+
+def test_what_is_assigned_to_a_log_dir_that_is_offline_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = unpack("intact", tmp_path)
+    output = tmp_path / "copy"
+    copy(CopyOptions(output=str(output), log_dirs=tuple(map(str, sample.log_dirs))))
+    log_dir = next(one for one in sample.log_dirs if (one / "plain-0").is_dir())
+    shutil.rmtree(log_dir / "plain-0")
+    may = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode, **more: path != str(log_dir) and may(path, mode, **more)
+    )
+    report = restore(
+        RestoreOptions(
+            archive=ArchiveOptions(url=str(output), partitions=("plain-0",)),
+            broker=RecoverOptions(config=sample.properties, is_config_complete=True, dry_run=True),
+        )
+    )
+    (one,) = report.partitions
+    assert one.reasons == (f"it is assigned to {log_dir}, which is offline. Remedy: bring that back",)
+
+
+def test_a_dry_run_says_that_the_place_of_quarantine_is_none(archive: TieredArchive, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for dry_run in (True, False):
+        broker = {"dry_run": dry_run, "quarantine_dir": str(tmp_path / "file" / "q")}
+        with pytest.raises(NotADirectoryError):
+            restore(options_of(archive, broker=broker))
 
 
 def test_auxiliary_states_are_counted(archive: TieredArchive, tmp_path: Path) -> None:
