@@ -120,6 +120,7 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
                 "left": undoing.is_left,
                 "partitions": list(undoing.partitions),
                 "restoredBytes": undoing.restored_bytes,
+                "removedBytes": undoing.removed_bytes,
                 "movedBack": list(undoing.moved_back),
                 "actions": [f"{folder}: {action_words(action)}" for folder, action in undoing.actions],
             }
@@ -129,12 +130,22 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
     return json.dumps(document, indent=2)
 
 
+def _sizes(undoing: LogDirUndo, *, dry_run: bool) -> str:
+    """Return what comes back; if nothing does, as what a restore has brought in, what goes."""
+    from recovery.quantity import exact_bytes_text
+
+    soon = "to be " if dry_run else ""
+    if undoing.removed_bytes and not undoing.restored_bytes:
+        return f"{exact_bytes_text(undoing.removed_bytes)} {soon}removed"
+    return f"{exact_bytes_text(undoing.restored_bytes)} {soon}restored"
+
+
 def _lines(
     undone: Iterable[LogDirUndo], *, quarantine_dir: str | None, dry_run: bool, verbosity: int
 ) -> Iterable[str]:
     from recovery.plan.actions import action_words
     from recovery.printable import printable
-    from recovery.quantity import count_text, exact_bytes_text
+    from recovery.quantity import count_text
 
     looked = (
         "next to it and inside it; a recovery with --quarantine-dir needs the same option here"
@@ -154,7 +165,7 @@ def _lines(
             continue
         yield printable(
             f"{undoing.log_dir}: run {undoing.run}, {count_text(len(undoing.partitions), 'partition')}, "
-            f"{exact_bytes_text(undoing.restored_bytes)} {'to be restored' if dry_run else 'restored'}"
+            f"{_sizes(undoing, dry_run=dry_run)}"
         )
         if verbosity > 0:
             yield from (

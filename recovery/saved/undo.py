@@ -23,7 +23,7 @@ from recovery.logdir.quarantine_place import (
     run_order,
     started_ms_of,
 )
-from recovery.plan.actions import LOG_DIR_ITSELF, Action, AppendPart, RestoreFile, is_derived
+from recovery.plan.actions import LOG_DIR_ITSELF, Action, AppendPart, RemoveFile, RestoreFile, is_derived
 from recovery.plan.commit import Commit
 from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.read.file_system import is_folder, is_there
@@ -66,6 +66,7 @@ class LogDirUndo:
         run: name of the quarantined run; None if there is nothing to take back.
         partitions: folders that are as they were before.
         restored_bytes: bytes of files and tails that were restored from quarantine.
+        removed_bytes: bytes of files that the run had made.
         actions: what was done, by folder.
         is_left: whether it was left as it is: an interrupted `undo` is finished first, and did not concern it.
     """
@@ -74,6 +75,7 @@ class LogDirUndo:
     run: str | None = None
     partitions: tuple[str, ...] = ()
     restored_bytes: int = 0
+    removed_bytes: int = 0
     actions: tuple[tuple[str, Action], ...] = ()
     moved_back: tuple[str, ...] = ()
     is_left: bool = False
@@ -268,6 +270,7 @@ class _RunUndoing:
         self._marker = KeptMarker(log_dir, path, self._changes, self._saved)
         self._actions: list[tuple[str, Action]] = []
         self._restored_bytes = 0
+        self._removed_bytes = 0
 
     @property
     def last_run(self) -> str:
@@ -503,6 +506,8 @@ class _RunUndoing:
                     self._restored_bytes += os.path.getsize(self._saved.path(folder, action.source))
             elif isinstance(action, AppendPart) and action.source is not None:
                 self._restored_bytes += action.size_bytes
+            elif isinstance(action, RemoveFile):
+                self._removed_bytes += action.size_bytes
 
     def _result(self) -> LogDirUndo:
         folders = {change.commit.folder for change in self._changes} - {LOG_DIR_ITSELF}
@@ -511,6 +516,7 @@ class _RunUndoing:
             run=self.run,
             partitions=tuple(sorted(folders)),
             restored_bytes=self._restored_bytes,
+            removed_bytes=self._removed_bytes,
             actions=tuple(self._actions),
             moved_back=tuple(f"{move.folder}/{move.name}" for move in self._moves),
         )
