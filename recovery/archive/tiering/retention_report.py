@@ -164,10 +164,14 @@ class RetentionReport:
         size_bytes = sum(foretold.deletions.size_bytes for foretold in known)
         lines.append(
             f"{count_text(len(self.partitions), 'tiered partition')}: {count_text(count, 'segment')}, "
-            f"{bytes_text(size_bytes)}, to be deleted. "
-            "Nothing was deleted."
+            f"{bytes_text(size_bytes)}, to be deleted{self._of_known(len(known))}. Nothing was deleted."
         )
         return "\n".join(lines)
+
+    def _of_known(self, known_count: int) -> str:
+        """Return of how many partitions the sums are, if some are not known; empty if all are."""
+        unknown_count = sum(one.now is None and not one.is_deleted for one in self.partitions)
+        return f" of {known_count:,} of them ({unknown_count:,} not known)" if unknown_count else ""
 
 
 def _partition(one: RetainedPartition) -> Iterator[str]:

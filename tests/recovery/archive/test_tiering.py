@@ -20,6 +20,7 @@ from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.prometheus import metrics_text
 from recovery.archive.tiering.report import TieredPartition, TieringReport
 from recovery.archive.tiering.retention import Deletion
+from recovery.archive.tiering.retention_report import Foretold, RetainedPartition, RetentionReport
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from recovery.errors import UsageError
 from segfmt.checkpoint import (
@@ -216,6 +217,19 @@ def test_the_json_of_retention_is_made_in_parts_and_laid_out_as_a_whole(archive:
     ]
     assert parsed["partitions"][2]["deletions"] is parsed["partitions"][2]["atNextStart"] is None
     assert max(map(len, long.json_parts())) < 400_000
+
+
+def test_a_sum_says_of_how_many_partitions_it_is() -> None:
+    known = RetainedPartition(
+        topic="t", topic_id="", partition=0, now=Foretold(deletions=DeletionTable.of(()), log_start_offset=0)
+    )
+    unknown = replace(known, partition=1, now=None)
+    texts = [
+        RetentionReport(now_ms=0, duration_ms=0, partitions=partitions).to_text()
+        for partitions in ((known,), (known, unknown))
+    ]
+    assert "to be deleted. Nothing" in texts[0]
+    assert "2 tiered partitions: 0 segments, 0 B, to be deleted of 1 of them (1 not known)." in texts[1]
 
 
 def test_the_clock_may_be_given(archive: TieredArchive) -> None:
