@@ -397,13 +397,16 @@ def _unchanged(planned: PlannedRestore, existing: ExistingLog) -> RestoredPartit
     expected, logs = planned.result(), _logs(planned)
     last = max(logs)
     has_gone_on = max(existing.logs) > last or existing.logs[last] > logs[last]
+    end, last_offset = expected.log_end_offset, planned.source.end_offset
+    if end is None and planned.mode == "full" and last_offset is not None:
+        end = last_offset + 1
     return replace(
         expected,
         log_dir=existing.log_dir,
         status="unchanged",
         segments=len(existing.logs),
         size_bytes=sum(existing.logs.values()),
-        log_end_offset=None if has_gone_on else expected.log_end_offset,
+        log_end_offset=None if has_gone_on else end,
         leader_epochs=None,  # an earlier run's business
         retained=None,
     )

@@ -58,6 +58,7 @@ class RestoreProgress:
         self._log_counts: Counter[str] = Counter()
         self._finished_counts: Counter[str] = Counter()
         self._started_s: dict[tuple[str, str], float] = {}
+        self._held: dict[tuple[str, str], list[Remark]] = {}
         self._dir_started_s: dict[str, float] = {}
 
     def start(
@@ -146,8 +147,13 @@ class RestoreProgress:
                 case SegmentRecoveryStarted() | BytesScanned() | SegmentRecovered():
                     self._notify(replace(event, log_dir=log_dirs[event.log_dir]))
                 case Remark(level="warning" | "error"):
-                    place = None if event.log_dir is None else log_dirs[event.log_dir]
-                    self._notify(replace(event, log_dir=place))
+                    remark = replace(
+                        event, log_dir=None if event.log_dir is None else log_dirs[event.log_dir]
+                    )
+                    if remark.log_dir is None or remark.partition is None:
+                        self._notify(remark)
+                    else:
+                        self._held.setdefault((remark.log_dir, remark.partition), []).append(remark)
                 case _:
                     pass
 
@@ -157,6 +163,10 @@ class RestoreProgress:
         """Report what became of a partition that was to be restored."""
         assert result.log_dir is not None
         log_dir, name = result.log_dir, f"{result.topic}-{result.partition}"
+        # Of a log of which not all was fetched, they tell of losses that are none
+        for remark in self._held.pop((log_dir, name), ()):
+            if result.status == "restored":
+                self._notify(remark)
         self._finished_counts[log_dir] += 1
         now_s = time.monotonic()
         duration_s = now_s - self._started_s.get((log_dir, name), self._dir_started_s.get(log_dir, now_s))

@@ -132,6 +132,8 @@ def _counts(report: RestoreReport) -> str:
         for status in ("restored", "unchanged", "refused", "failed")
         if counts[status]
     ]
+    if report.signal_number is not None and not words:
+        return "Interrupted before it was known what is to be restored"
     return f"{count_text(len(report.partitions), 'partition')}: {', '.join(words) or 'nothing to do'}"
 
 

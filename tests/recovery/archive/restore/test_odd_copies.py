@@ -25,6 +25,7 @@ from recovery.engine.options import RecoverOptions
 from recovery.errors import UnsafeError, UsageError
 from recovery.saved.undo import undo
 from recovery.spark import archive as archive_module
+from recovery.watch.events import Event, Remark
 from recovery.write.undo_notice import UNDO_NOTICE
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from tests.logs.samples import Sample, tree_of, unpack
@@ -470,3 +471,44 @@ def test_verify_and_inventory_take_a_copy_at_its_word(log_dir: Path, output: Pat
     assert checks(output) == [(0, []), (0, [])]
     (output / MANIFEST_KEY).write_text("junk")
     assert [code for code, _ in checks(output / log_dir.name)] == [4, 4]
+
+
+def test_the_end_of_an_unchanged_log_is_known(sample: Sample, log_dir: Path, output: Path) -> None:
+    copied(output, *sample.log_dirs)
+    lose(sample, NAME)
+    (first,) = restored(sample, output, NAME).partitions
+    (again,) = restored(sample, output, NAME).partitions
+    assert (first.status, again.status) == ("restored", "unchanged")
+    assert again.log_end_offset == first.log_end_offset is not None
+    last = max((log_dir / NAME).glob("*.log"))
+    last.write_bytes(last.read_bytes() + b"more of a broker")
+    (later,) = restored(sample, output, NAME).partitions
+    assert (later.status, later.log_end_offset) == ("unchanged", None)
+
+
+def test_a_damaged_segment_is_not_told_as_missing(sample: Sample, log_dir: Path, output: Path) -> None:
+    copied(output, *sample.log_dirs)
+    lose(sample, NAME)
+    path = sorted((output / log_dir.name / NAME).glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 5] ^= 1
+    path.write_bytes(data)
+    events: list[Event] = []
+    options = RestoreOptions(
+        archive=ArchiveOptions(url=str(output), partitions=(NAME,)),
+        broker=RecoverOptions(config=sample.properties, is_config_complete=True, now_ms=sample.now_ms),
+    )
+    (one,) = restore(options, observers=[events.append]).partitions
+    assert one.status == "refused"
+    assert path.name in one.reasons[0]
+    assert not [event for event in events if isinstance(event, Remark) and "missing" in event.text]
+
+
+def test_an_undo_of_a_restore_counts_what_it_removes(sample: Sample, log_dir: Path, output: Path) -> None:
+    copied(output, *sample.log_dirs)
+    lose(sample, NAME)
+    assert restored(sample, output, NAME).exit_code == 0
+    size_bytes = sum(path.stat().st_size for path in (log_dir / NAME).iterdir())
+    (announced,) = undo([str(log_dir)], dry_run=True)
+    (done,) = undo([str(log_dir)])
+    assert announced.removed_bytes == done.removed_bytes >= size_bytes

@@ -100,3 +100,9 @@ def test_an_interruption_and_a_copy_in_part_come_before_all() -> None:
         "NOT WHOLE d1: x",
         "FAILED t-0: f",
     ]
+
+
+def test_an_early_interruption_does_not_say_that_there_is_nothing_to_do() -> None:
+    text = report_of(signal_number=2).to_text()
+    assert "nothing to do" not in text
+    assert "Interrupted before it was known what is to be restored" in text
