@@ -486,19 +486,22 @@ def test_the_end_of_an_unchanged_log_is_known(sample: Sample, log_dir: Path, out
     assert (later.status, later.log_end_offset) == ("unchanged", None)
 
 
-def test_a_damaged_segment_is_not_told_as_missing(sample: Sample, log_dir: Path, output: Path) -> None:
+def test_a_damaged_segment_is_not_told_as_missing(sample: Sample, output: Path) -> None:
+    """Beside a sound log, for whose sake what was fetched is recovered."""
+    name, sound = "plain-0", "deleted-records-0"
     copied(output, *sample.log_dirs)
-    lose(sample, NAME)
-    path = sorted((output / log_dir.name / NAME).glob("*.log"))[1]
+    lose(sample, name, sound)
+    path = sorted(output.glob(f"*/{name}/*.log"))[1]
     data = bytearray(path.read_bytes())
     data[len(data) // 5] ^= 1
     path.write_bytes(data)
     events: list[Event] = []
     options = RestoreOptions(
-        archive=ArchiveOptions(url=str(output), partitions=(NAME,)),
+        archive=ArchiveOptions(url=str(output), partitions=(name, sound)),
         broker=RecoverOptions(config=sample.properties, is_config_complete=True, now_ms=sample.now_ms),
     )
-    (one,) = restore(options, observers=[events.append]).partitions
+    other, one = restore(options, observers=[events.append]).partitions
+    assert other.status == "restored"
     assert one.status == "refused"
     assert path.name in one.reasons[0]
     assert not [event for event in events if isinstance(event, Remark) and "missing" in event.text]
