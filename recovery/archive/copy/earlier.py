@@ -86,15 +86,22 @@ class Ending:
         return data
 
 
-def is_lost(name: str, stored: StoredBytes, source: ReadFile) -> bool:
+def is_lost(name: str, stored: StoredBytes, source: ReadFile, *, is_cleaned: bool) -> bool:
     """Return whether bytes of *stored* are not in its file any more, all of which was read as *source*.
 
-    A log grows at its end. All else is written anew, by and by shorter; but nothing that cannot be made anew becomes
-    empty. An object that the manifest does not name is held against the file by its size alone.
+    A log grows at its end, unless the log cleaner is at it. All else is written anew, by and by shorter; but nothing
+    that cannot be made anew becomes empty. An object that the manifest does not name is held against the file by its
+    size alone.
+
+    Args:
+        name: of the file.
+        stored: what the output has of it.
+        source: the file, read to its end.
+        is_cleaned: whether its segments are written anew by the log cleaner.
     """
     if not stored.size_bytes:
         return False
-    if file_kind(name) is FileKind.LOG:
+    if file_kind(name) is FileKind.LOG and not is_cleaned:
         begins_alike = not stored.sha256 or source.sha256_at.get(stored.size_bytes) == stored.sha256
         return source.position < stored.size_bytes or not begins_alike
     return not source.position and file_kind(name) not in _MADE_ANEW

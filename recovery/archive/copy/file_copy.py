@@ -214,7 +214,7 @@ class FileCopier:
         """Keep those objects of which bytes are not in the file any more, before their own keys are taken."""
         key = job.file.key
         for one in stored:
-            if is_lost(os.path.basename(key), one, source):
+            if is_lost(os.path.basename(key), one, source, is_cleaned=job.file.is_cleaned):
                 yield KeptCopy(
                     file=job.file.path,
                     size_bytes=source.position,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from recovery.archive.copy.manifest import MANIFEST_KEY, FileFigures
@@ -13,12 +14,13 @@ from recovery.archive.stores.archived import PartitionPrefix
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import is_there
+from recovery.read.file_system import is_there, read_small
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import STAGE_FOLDER
 from recovery.write.undo_notice import UNDO_NOTICE
-from segfmt.errors import FileNameError
-from segfmt.filenames import LOCK_FILE, read_folder_name
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.errors import FileNameError, FormatError
+from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, LOCK_FILE, read_folder_name
 
 _UNMOUNTED = "Remedy: see that what it leads to is mounted, or remove it"
 PARTIAL_SUFFIX = ".partial"
@@ -36,6 +38,7 @@ class FoundFile:
         key: at the output.
         part_key: of its beginning, if the rest cannot be read; no file has that name.
         partition: the folder of the partition that it is in, empty for others.
+        is_cleaned: whether the log cleaner has been at that partition: it writes segments anew, and smaller.
         figures: None if it cannot be looked at.
     """
 
@@ -44,6 +47,7 @@ class FoundFile:
     key: str
     part_key: str
     partition: str
+    is_cleaned: bool
     figures: FileFigures | None
 
     @property
@@ -84,6 +88,7 @@ class _Finder:
         self._folder = folder
         self._is_chosen = is_chosen
         self._stop = stop
+        self._cleaned = _cleaned_partitions(log_dir)
         self._above: list[tuple[int, int]] = []
         self.found = FoundFiles()
 
@@ -132,6 +137,7 @@ class _Finder:
                 key=place + entry.name,
                 part_key=place + part_name,
                 partition=partition,
+                is_cleaned=partition in self._cleaned,
                 figures=_figures_of(entry),
             )
         elif entry.is_symlink():
@@ -144,6 +150,14 @@ class _Finder:
     def _note(self, path: str, error: OSError) -> None:
         """Note what cannot be listed or looked at."""
         self.found.failed.append(UncopiedFile.of(path, error))
+
+
+def _cleaned_partitions(log_dir: str) -> frozenset[str]:
+    """Return the folders of partitions that the log cleaner has a checkpoint of."""
+    with suppress(OSError, FormatError):
+        lines = read_offset_checkpoint(read_small(os.path.join(log_dir, CLEANER_OFFSET_CHECKPOINT)))
+        return frozenset(f"{topic}-{partition}" for topic, partition in lines)
+    return frozenset()
 
 
 def _is_still_there(path: str) -> bool:

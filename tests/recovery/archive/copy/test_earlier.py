@@ -204,3 +204,18 @@ def test_the_earlier_copy_is_on_disk_before_its_name_is_taken(
     calls.clear()
     place.copy()
     assert calls.index("keep") < calls.index(f"rename {place.log.name}")
+
+
+@pytest.mark.parametrize(
+    ("later", "is_kept"), [(DATA[40_000:], False), (b"", True)], ids=["cleaned", "empty"]
+)
+def test_segments_that_the_log_cleaner_writes_anew_are_no_loss(
+    place: Place, later: bytes, is_kept: bool
+) -> None:
+    """Else each copy of `__consumer_offsets` would keep those of all earlier ones."""
+    (place.log_dir / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nt 0 17\n")
+    place.copy()
+    place.log.write_bytes(later)
+    report = place.copy()
+    assert place.copied == later
+    assert bool(place.kept()) == bool(report.warnings) == is_kept
