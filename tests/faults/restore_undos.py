@@ -9,36 +9,29 @@ the errno; the next `undo` comes to the tree before the restore.
 
 from __future__ import annotations
 
-import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.faults.one_command import Campaign, run_recovery, unsaid
-from tests.faults.restores import RestoreBench
+from tests.faults.restores import Folders, RestoreBench, run_cases
 from tests.faults.shim import Fault
-
-Folders = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoBench(RestoreBench):
     """The log dirs after a restore."""
 
-    def make(self) -> None:
-        """Make what a case starts from: the log dirs after the restore, and what was there before."""
-        RestoreBench.make(self)
-
     def fresh(self) -> None:
         """Begin anew."""
-        self.before()
+        RestoreBench.fresh(self)
         done = run_recovery(RestoreBench.command(self))
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def before(self) -> None:
-        """Lay down what was there before the restore."""
-        shutil.rmtree(self.root, ignore_errors=True)
-        shutil.copytree(self.folder / "fresh", self.root, symlinks=True)
+    def expected(self) -> tuple[dict[str, bytes], Folders]:
+        """What was there before the restore."""
+        RestoreBench.fresh(self)
+        return self.tree(), self.folders()
 
     def command(self) -> Sequence[str]:
         """The undo."""
@@ -62,16 +55,8 @@ class UndoBench(RestoreBench):
         again = self.run()
         if again.returncode != 0:
             yield f"started again: {again.returncode}: {again.stdout[-700:]}{again.stderr[-500:]}"
-        elif (now := self.tree()) != whole:
-            names = sorted(name for name in whole.keys() | now.keys() if whole.get(name) != now.get(name))
-            yield f"another tree: {names[:5]}"
-
-
-def run_cases(bench: UndoBench, points: Iterable[Fault]) -> list[str]:
-    """Return what is wrong at any of the *points*."""
-    bench.before()
-    whole, folders = bench.tree(), bench.folders()
-    return [f"{point}: {problem}" for point in points for problem in bench.problems(point, whole, folders)]
+        elif names := self.differences(whole):
+            yield f"another tree: {names}"
 
 
 CAMPAIGN = Campaign(

@@ -25,6 +25,8 @@ from tests.logs.samples import unpack
 
 CHOSEN = ("plain-0", "expired-by-time-0", "stuck-copy-0")
 """Two whose folders are gone, and one that an empty folder stands for."""
+Folders = dict[str, list[str]]
+"""The names in each of the partitions' folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ class RestoreBench(CommandBench):
             if path.is_file() and path.name != ".lock"
         }
 
-    def folders(self) -> dict[str, list[str]]:
+    def folders(self) -> Folders:
         """The names in each of the partitions' folders that are there."""
         return {
             name: sorted(path.name for path in (self.root / log_dir / name).iterdir())
@@ -84,7 +86,19 @@ class RestoreBench(CommandBench):
             if (self.root / log_dir / name).is_dir()
         }
 
-    def problems(self, fault: Fault, whole: dict[str, bytes], folders: dict[str, list[str]]) -> Iterator[str]:
+    def expected(self) -> tuple[dict[str, bytes], Folders]:
+        """The tree that an undisturbed command leaves, and the partitions' folders in it."""
+        self.fresh()
+        done = self.run()
+        assert done.returncode == 0, done.stdout + done.stderr
+        return self.tree(), self.folders()
+
+    def differences(self, whole: dict[str, bytes]) -> list[str]:
+        """Some of the files that are not as in the tree *whole*."""
+        now = self.tree()
+        return sorted(name for name in whole.keys() | now.keys() if whole.get(name) != now.get(name))[:5]
+
+    def problems(self, fault: Fault, whole: dict[str, bytes], folders: Folders) -> Iterator[str]:
         """Yield what is wrong after a run that *fault* has befallen, and one after it."""
         self.fresh()
         before, untouched = self.folders(), self.tree()
@@ -98,10 +112,8 @@ class RestoreBench(CommandBench):
         again = self.run()
         if again.returncode != 0:
             yield f"started again: {again.returncode}: {again.stdout[-700:]}{again.stderr[-500:]}"
-        elif self.tree() != whole:
-            now = self.tree()
-            names = sorted(name for name in whole.keys() | now.keys() if whole.get(name) != now.get(name))
-            yield f"another tree: {names[:5]}"
+        elif names := self.differences(whole):
+            yield f"another tree: {names}"
         if any((self.root / log_dir / STAGE_FOLDER).exists() for log_dir in ("d1", "d2")):
             yield "the stage is left"
         undone = self.undo()
@@ -113,10 +125,7 @@ class RestoreBench(CommandBench):
 
 def run_cases(bench: RestoreBench, points: Iterable[Fault]) -> list[str]:
     """Return what is wrong at any of the *points*."""
-    bench.fresh()
-    done = bench.run()
-    assert done.returncode == 0, done.stdout + done.stderr
-    whole, folders = bench.tree(), bench.folders()
+    whole, folders = bench.expected()
     return [f"{point}: {problem}" for point in points for problem in bench.problems(point, whole, folders)]
 
 

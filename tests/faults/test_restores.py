@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import restore_undos
 from tests.faults.one_command import chosen_points
 from tests.faults.restore_undos import UndoBench
 from tests.faults.restores import RestoreBench, run_cases
@@ -40,4 +39,4 @@ def test_an_undo_of_a_restore_is_disturbed(ram_path: Path, is_failing: bool) -> 
     bench.make()
     points = chosen_points(bench, seed=20, most=12, is_failing=is_failing)
     assert len(points) == 12
-    assert restore_undos.run_cases(bench, points) == []
+    assert run_cases(bench, points) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from recovery.archive.copy.account import CopiedFolder
@@ -12,6 +12,7 @@ from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
+from recovery.printable import is_utf8
 from segfmt.filenames import FileKind, file_kind
 
 _NEEDLESS_KINDS = frozenset(
@@ -40,7 +41,7 @@ def needed_files(copied: CopiedFolder) -> dict[str, CopiedFile]:
         name: one
         for name, one in copied.files.items()
         # A store lists what is not UTF-8 by another name, and no broker writes one
-        if file_kind(name) not in _NEEDLESS_KINDS and _is_utf8(name)
+        if file_kind(name) not in _NEEDLESS_KINDS and is_utf8(name)
     }
 
 
@@ -71,7 +72,6 @@ def differences(
         OSError: a file cannot be read.
     """
     by_name = {one.name: one for one in objects}
-    read = None if store is None else _reader(store)
     for name, copied in expected.items():
         stored = by_name.get(name)
         if stored is None:
@@ -79,8 +79,9 @@ def differences(
         elif stored.size_bytes != copied.size_bytes:
             text = f"has {stored.size_bytes:,} bytes, and {copied.size_bytes:,} were copied"
             yield Difference(name, is_missing=False, text=text)
-        elif read is not None and is_small(name, stored.size_bytes):
-            difference = other_bytes(name, read(stored), copied.sha256)
+        elif store is not None and is_small(name, stored.size_bytes):
+            data = store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
+            difference = other_bytes(name, data, copied.sha256)
             if difference is not None:
                 yield difference
 
@@ -90,11 +91,3 @@ def other_bytes(name: str, data: bytes, sha256: str) -> Difference | None:
     if hashlib.sha256(data).hexdigest() == sha256:
         return None
     return Difference(name, is_missing=False, text="has other bytes than were copied, by their SHA-256")
-
-
-def _reader(store: Store) -> Callable[[StoredObject], bytes]:
-    return lambda stored: store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES)
-
-
-def _is_utf8(name: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in name)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from recovery.archive.stores.archived import is_temporary
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, OutputStore
+from recovery.printable import is_utf8
 from recovery.threads import PoolAhead
 
 _LISTINGS_AHEAD = 4
@@ -32,7 +33,7 @@ class OutputFiles:
         wanted = {key[: key.rindex("/") + 1] for key in keys} - {f"{folder}/"}
         top = self._list(f"{folder}/")
         # A new copy is not asked for folder by folder. A store escapes names that are not UTF-8.
-        there = {one for one in wanted if one.count("/") > 2 or not _is_utf8(one) or one in set(top.prefixes)}
+        there = {one for one in wanted if one.count("/") > 2 or not is_utf8(one) or one in set(top.prefixes)}
         levels = [top, *pool.map_ahead(self._list, sorted(there), _LISTINGS_AHEAD * thread_count)]
         for level in levels:
             for stored in level.objects:
@@ -58,7 +59,7 @@ class OutputFiles:
 
     def size_bytes(self, key: str) -> int | None:
         """Return the size of an object, None if there is none."""
-        if _is_utf8(key):
+        if is_utf8(key):
             return self._sizes_bytes.get(key)
         try:
             return self._store.stat(key).size_bytes
@@ -70,7 +71,3 @@ class OutputFiles:
             return self._store.list_level(prefix)
         except (FileNotFoundError, NotADirectoryError):
             return _NOTHING
-
-
-def _is_utf8(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -152,9 +152,8 @@ class Stage:
             LogDirOfflineError: it cannot be written.
         """
         name, source = planned.source.name, planned.source
-        if (
-            source.epochs and source.segments and not planned.is_renumbered
-        ):  # else they are those of its batches
+        has_epochs = source.epochs and source.segments
+        if has_epochs and not planned.is_renumbered:  # else they are those of its batches
             self._write(name, LEADER_EPOCH_CHECKPOINT, encode_leader_epoch_checkpoint(source.epochs))
         if planned.remote_start_offset is not None:
             self._write_as_they_are(store, planned, source.snapshots_before)

@@ -233,9 +233,7 @@ class Target:
 def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned: bool) -> TargetDir:
     directory_id = usable = None
     logs: Sequence[PartitionFolder] = ()
-    with suppress(
-        OSError, FormatError
-    ):  # an offline one may be readable: then it is known what is assigned to it
+    with suppress(OSError, FormatError):  # of an offline one, too: then it is known what is assigned to it
         directory_id = read_meta_properties(read_small(os.path.join(log_dir, META_PROPERTIES))).directory_id
     if offline is None:
         with suppress(OSError):

@@ -127,13 +127,7 @@ class LocalStore:
         A user who may not give files away becomes their owner.
         """
         path = self._path(key)
-        temporary = self._write_temporary(path, data)
-        try:
-            _take_rights(temporary, path)
-            os.rename(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
+        _put(self._write_temporary(path, data), path, like=path)
         _sync_folder(os.path.dirname(path))
 
     def send(
@@ -185,12 +179,7 @@ class LocalStore:
     def _copy_file(self, path: str, place: str) -> None:
         with open(path, "rb", 0, opener=open_file) as file:
             temporary = self._write_temporary(place, iter(lambda: file.read(_PIECE_BYTES), b""))
-        try:
-            _take_rights(temporary, path)
-            os.rename(temporary, place)
-        except OSError:
-            os.unlink(temporary)
-            raise
+        _put(temporary, place, like=path)
 
     def sync(self, keys: Collection[str]) -> None:
         """Bring files, and the names of the folders above them, to disk."""
@@ -279,6 +268,16 @@ def _sync_folder(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _put(temporary: str, path: str, *, like: str) -> None:
+    """Give a temporary file its name, and the rights of the file *like*; it goes if that fails."""
+    try:
+        _take_rights(temporary, like)
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
 
 
 def _take_rights(temporary: str, path: str) -> None:
