@@ -33,7 +33,8 @@ class OutputFiles:
         wanted = {key[: key.rindex("/") + 1] for key in keys} - {f"{folder}/"}
         top = self._list(f"{folder}/")
         # A new copy is not asked for folder by folder. A store escapes names that are not UTF-8.
-        there = {one for one in wanted if one.count("/") > 2 or not is_utf8(one) or one in set(top.prefixes)}
+        below = set(top.prefixes)
+        there = {one for one in wanted if one.count("/") > 2 or not is_utf8(one) or one in below}
         levels = [top, *pool.map_ahead(self._list, sorted(there), _LISTINGS_AHEAD * thread_count)]
         for level in levels:
             for stored in level.objects:
