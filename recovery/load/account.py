@@ -29,6 +29,7 @@ from recovery.load.model import Cut, CutCause, Hole, Original, PartitionTask, Re
 from recovery.load.segment_recovery import Departure, SegmentRecovery
 from recovery.load.segments import SegmentMap
 from recovery.load.tree import PartitionTree
+from recovery.quantity import count_text
 from segfmt.filenames import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -403,15 +404,20 @@ def _uncovered(size_bytes: int, ranges: Iterable[tuple[int, int]]) -> Iterator[t
 
 
 def _advice_on_open_txns(task: PartitionTask, open_txns: Sequence[OpenTxn]) -> Iterator[str]:
-    """Yield what to do about each transaction that is open at the cut: its end may be in what was cut."""
-    topic_partition = task.topic_partition
-    for first_offset, producer_id, epoch in open_txns[:_MOST_OPEN_TXNS]:
-        yield (
-            f"producer {producer_id} (epoch {epoch}) has a transaction open from offset {first_offset} on. If its end "
-            "was in what was cut, nobody ends it, and consumers of committed records stop there. If "
-            "kafka-transactions.sh find-hanging names it: kafka-transactions.sh --bootstrap-server HOST:PORT abort "
-            f"--topic {topic_partition.topic} --partition {topic_partition.partition} --start-offset {first_offset}"
-        )
-    if len(open_txns) > _MOST_OPEN_TXNS:
-        count = len(open_txns) - _MOST_OPEN_TXNS
-        yield f"{count} more transactions are open: kafka-transactions.sh find-hanging names those that hang"
+    """Yield what to do about the transactions that are open at the cut: their ends may be in what was cut."""
+    if not open_txns:
+        return
+    named = ", ".join(
+        f"{first_offset} (producer {producer_id}, epoch {epoch})"
+        for first_offset, producer_id, epoch in open_txns[:_MOST_OPEN_TXNS]
+    )
+    if (more := len(open_txns) - _MOST_OPEN_TXNS) > 0:
+        named += f" and {more} more"
+    partition = task.topic_partition
+    yield (
+        f"{count_text(len(open_txns), 'transaction')} open, from offset {named} on. If the end of one was in what was "
+        "cut, nobody ends it, and consumers of committed records stop there. If kafka-transactions.sh find-hanging "
+        "names it: kafka-transactions.sh --bootstrap-server HOST:PORT abort "
+        f"--topic {partition.topic} --partition {partition.partition} "
+        f"--start-offset {open_txns[0][0] if len(open_txns) == 1 else 'OFFSET'}"
+    )

@@ -357,21 +357,23 @@ class TestOpenTransactions:
         made = Folded(self.files(is_damaged=True), settings=PLAIN)
         assert [cut.first_offset for cut in made.outcome.cuts] == [1]
         (words,) = made.outcome.warnings
-        assert words.startswith("producer 7 (epoch 3) has a transaction open from offset 0 on.")
+        assert words.startswith("1 transaction open, from offset 0 (producer 7, epoch 3) on. ")
         assert "kafka-transactions.sh --bootstrap-server HOST:PORT abort" in words
         assert words.endswith("--topic t --partition 0 --start-offset 0")
 
     def test_without_a_cut_it_is_the_coordinators(self) -> None:
         assert Folded(self.files(is_damaged=False), settings=PLAIN).outcome.warnings == ()
 
-    def test_of_very_many_the_first_are_named(self) -> None:
+    def test_of_many_the_first_are_named_in_one_note(self) -> None:
         begun = [
             keyed(offset, b"a", transactional=True, base_sequence=0, producer_id=offset, producer_epoch=0)
             for offset in range(25)
         ]
         warnings = Folded(partition({0: b"".join(begun) + b"?"}), settings=PLAIN).outcome.warnings
-        assert len(warnings) == 21
-        assert warnings[-1].startswith("5 more transactions are open")
+        (words,) = warnings
+        assert words.startswith("25 transactions open, from offset 0 (producer 0, epoch 0), 1 (")
+        assert "19 (producer 19, epoch 0) and 5 more on. If the end of one was in what was cut" in words
+        assert words.endswith("--start-offset OFFSET")
 
 
 def cleaned(
