@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from recovery.broker.config import (
     CLEANUP_POLICY,
@@ -21,6 +22,7 @@ from recovery.broker.config import (
 from recovery.broker.settings import Layer
 from recovery.errors import UsageError
 from recovery.load.model import LogSettings
+from segfmt.kafka_uuid import format_uuid
 
 Configs = Mapping[str, str]
 
@@ -83,7 +85,7 @@ class TopicConfigs:
         broker: gives the defaults.
         records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
         overrides: settings by topic from `--topic-config`; key by key, they take precedence over the records.
-        known_topics: those in the metadata log; None if none was read.
+        topic_ids: of the topics in the metadata log; None if none was read.
         is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
         is_config_complete: whether *broker* was made from all of the broker's properties.
     """
@@ -91,7 +93,7 @@ class TopicConfigs:
     broker: BrokerConfig
     records: Mapping[str, Configs] = field(default_factory=dict)
     overrides: Mapping[str, Configs] = field(default_factory=dict)
-    known_topics: frozenset[str] | None = None
+    topic_ids: Mapping[str, UUID] | None = None
     is_remote_storage_known: bool = True
     is_config_complete: bool = True
 
@@ -120,14 +122,20 @@ class TopicConfigs:
             else self._is_remote_log_known(topic),
             is_config_complete=self.is_config_complete,
             is_compacted=self._is_compacted(topic, config),
+            topic_id=self._topic_id(topic),
         )
+
+    def _topic_id(self, topic: str) -> str | None:
+        if self.topic_ids is None:
+            return None
+        return format_uuid(self.topic_ids[topic]) if topic in self.topic_ids else ""
 
     def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
         """Return whether *topic* is compacted; None if that is not known, for want of the metadata log for example."""
         if topic in COMPACTED_BY_BROKERS:
             return True
         sources = (self.overrides.get(topic, {}), self.records.get(topic, {}))
-        is_known = topic in (self.known_topics or ()) or any(
+        is_known = topic in (self.topic_ids or ()) or any(
             CLEANUP_POLICY.name in configs for configs in sources
         )
         return "compact" in config.cleanup_policy if is_known else None
@@ -139,7 +147,7 @@ class TopicConfigs:
         if REMOTE_STORAGE_ENABLE.name in self.overrides.get(topic, {}) or topic in NEVER_TIERED_TOPICS:
             return True
         # A broker whose settings are known takes a topic that no longer exists for a plain one.
-        return self.known_topics is not None and (self.is_remote_storage_known or topic in self.known_topics)
+        return self.topic_ids is not None and (self.is_remote_storage_known or topic in self.topic_ids)
 
 
 def read_topic_configs(text: str) -> dict[str, dict[str, str]]:

@@ -204,7 +204,7 @@ def _settings(
         broker=broker,
         records=known_metadata.topic_configs,
         overrides=topic_configs or {},
-        known_topics=None if metadata is None else frozenset(metadata.topic_ids),
+        topic_ids=None if metadata is None else metadata.topic_ids,
         is_remote_storage_known=is_said,
         is_config_complete=is_config_complete,
     )

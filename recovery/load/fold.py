@@ -31,7 +31,13 @@ from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
 from recovery.load.segment_recovery import SegmentOverflowedError, SegmentRecovery
 from recovery.load.segments import Segment, SegmentMap, first_unflushed, log_base_offsets
-from recovery.load.small_files import read_epochs, read_topic_id, stops_later_releases, txn_index_problem
+from recovery.load.small_files import (
+    read_epochs,
+    read_topic_id,
+    stops_later_releases,
+    stray_reasons,
+    txn_index_problem,
+)
 from recovery.load.split import split_segment
 from recovery.load.stops import remedy_by_checking, words_of_a_wrong_marker
 from recovery.load.swaps import settle_leftovers
@@ -131,10 +137,7 @@ class _Loader:
         )
         self._find_first_unstable_offset()
         self._topic_id = read_topic_id(self._tree)
-        if self._topic_id is None:
-            self._warnings.append(
-                "no partition.metadata: a broker renames this folder to -stray once it has loaded it"
-            )
+        self._warnings += stray_reasons(task, self._topic_id)
 
     def _find_first_unstable_offset(self) -> None:
         """Look up where the first open transaction begins. Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset."""

@@ -53,8 +53,9 @@ class LogSettings:
             tiered storage; empty if there is none.
         is_config_complete: whether the broker's whole configuration is known.
         is_compacted: whether `cleanup.policy` has `compact`: then offsets may be missing. None if it is not known.
+        topic_id: of the topic in the cluster, 22 characters; empty: it has no such topic; None: that is not known.
 
-    No byte depends on these four, so they are not compared when an interrupted run is resumed.
+    No byte depends on these five, so they are not compared when an interrupted run is resumed.
     """
 
     index_interval_bytes: int = 4096
@@ -66,6 +67,7 @@ class LogSettings:
     remote_log_prevented_by: str = field(default="", repr=False)
     is_config_complete: bool = field(default=True, repr=False)
     is_compacted: bool | None = field(default=None, repr=False)
+    topic_id: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,12 @@ What Kafka throws for them stops the broker or takes the log dir offline: the re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from recovery.errors import PartitionRefusedError
 from recovery.load.leader_epochs import LeaderEpochs
+from recovery.load.model import PartitionTask
 from recovery.load.segments import Segment
 from recovery.load.tree import PartitionTree
 from segfmt.checkpoint import read_leader_epoch_checkpoint
@@ -120,6 +122,27 @@ def read_topic_id(tree: PartitionTree) -> str | None:
     except MalformedCheckpointError as error:
         remedy = "write the topic's id (kafka-topics --describe) into it, or copy it from another replica"
         raise _refused_small_file(PARTITION_METADATA, error, remedy) from error
+
+
+def stray_reasons(task: PartitionTask, topic_id: str | None) -> Iterator[str]:
+    """Yield why a broker will set a log aside whose `partition.metadata` has *topic_id*.
+
+    Differs: which brokers the partition is assigned to is not looked at.
+
+    Kafka: BrokerMetadataPublisher.initializeManagers, LogManager.isStrayReplica.
+    """
+    known = task.settings.topic_id
+    if task.is_delete_folder or task.is_stray_folder:
+        return
+    if topic_id is None:
+        reason = f"no {PARTITION_METADATA}"
+    elif known in (None, topic_id):
+        return
+    elif known:
+        reason = f"it is of a topic with the id {topic_id}, and the metadata log has one with the id {known}"
+    else:
+        reason = "the metadata log has no topic of this name"
+    yield f"{reason}: a broker renames this folder to -stray once it has loaded it"
 
 
 def _refused_small_file(file: str, error: MalformedCheckpointError, remedy: str) -> PartitionRefusedError:

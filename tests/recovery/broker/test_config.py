@@ -1,3 +1,5 @@
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,8 +200,14 @@ def topics(overrides=None, records=None, topics=(), **properties):
         broker=broker(**properties),
         records=records or {},
         overrides=overrides or {},
-        known_topics=frozenset(topics) if topics else None,
+        topic_ids={topic: UUID(int=1) for topic in topics} or None,
     )
+
+
+def test_the_topic_id_is_the_clusters():
+    assert topics().settings_of("t").topic_id is None
+    assert topics(topics=["t"]).settings_of("t").topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert topics(topics=["t"]).settings_of("u").topic_id == ""
 
 
 def test_precedence_key_by_key():

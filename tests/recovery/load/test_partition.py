@@ -522,6 +522,29 @@ class TestSmallFiles:
             "no partition.metadata: a broker renames this folder to -stray once it has loaded it",
         )
 
+    @pytest.mark.parametrize(
+        ("topic_id", "reason"),
+        [
+            (None, None),
+            ("AAAAAAAAQAiAAAAAAAAAAQ", None),
+            ("", "the metadata log has no topic of this name"),
+            (
+                "AAAAAAAAQAiAAAAAAAAAAg",
+                "it is of a topic with the id AAAAAAAAQAiAAAAAAAAAAQ, and the metadata log has one with the id "
+                "AAAAAAAAQAiAAAAAAAAAAg",
+            ),
+        ],
+    )
+    def test_of_a_topic_that_the_cluster_does_not_have_the_operator_is_told(
+        self, topic_id: str | None, reason: str | None
+    ) -> None:
+        metadata = b"version: 0\ntopic_id: AAAAAAAAQAiAAAAAAAAAAQ"
+        folded = Folded(
+            three_segments() | {"partition.metadata": metadata}, settings=LogSettings(topic_id=topic_id)
+        )
+        told = f"{reason}: a broker renames this folder to -stray once it has loaded it"
+        assert folded.outcome.warnings == (() if reason is None else (told,))
+
     @pytest.mark.parametrize("text", [b"", b"version: 0\n", b"version: 0\ntopic_id: short\n", b"junk"])
     def test_bad_partition_metadata_is_refused(self, text: bytes) -> None:
         with pytest.raises(PartitionRefusedError) as raised:
