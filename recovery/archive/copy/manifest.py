@@ -120,9 +120,8 @@ class CopyManifest:
         self._sending: set[str] = set()
         self._store = store
         self._log_dirs = dict(document.log_dirs)
-        self._earlier = document.files
+        self._files = document.files
         self._is_forgotten = False
-        self._durable = self._earlier
         self._noted: dict[str, _Noted] = {}
         self._needless: list[str] = []
         self._lock = threading.Lock()
@@ -141,20 +140,21 @@ class CopyManifest:
         self._new_folders = self._folders - self._log_dirs.keys()
         self._log_dirs |= {folder: log_dir for log_dir, folder in folders.items()}
         self._is_forgotten = is_forgotten
-        if is_forgotten:
-            self._durable = _Files(whole=dict(self._earlier.whole), parts=dict(self._earlier.parts))
 
     def get(self, key: str) -> CopiedFile | None:
-        """Return which whole file earlier runs have copied to *key*, None if none counts."""
-        return None if self._is_forgotten else self._earlier.whole.get(key)
+        """Return which whole file earlier runs have copied to *key*, None if none counts.
+
+        What does not count stays named until another object has its key: it tells whether that one has lost bytes.
+        """
+        return None if self._is_forgotten else self._files.whole.get(key)
 
     def part(self, key: str) -> CopiedFile | None:
         """Return the file of *key* of which earlier runs have kept the beginning, None if none counts."""
-        return None if self._is_forgotten else self._earlier.parts.get(key)
+        return None if self._is_forgotten else self._files.parts.get(key)
 
     def earlier(self, key: str) -> CopiedFile | None:
         """Return which whole file earlier runs have copied to *key*, whether that counts or not."""
-        return self._earlier.whole.get(key)
+        return self._files.whole.get(key)
 
     def is_doubtful(self, key: str) -> bool:
         """Return whether the object may be another one than is named: an earlier run was ended while it sent that."""
@@ -162,11 +162,11 @@ class CopyManifest:
 
     def earlier_part(self, key: str) -> CopiedFile | None:
         """Return the file of *key* of which earlier runs have kept the beginning, whether that counts or not."""
-        return self._earlier.parts.get(key)
+        return self._files.parts.get(key)
 
     def keys(self, folder: str) -> Iterator[str]:
         """Yield the keys of whole files below *folder* that earlier runs have copied."""
-        yield from (key for key in self._earlier.whole if key.startswith(f"{folder}/"))
+        yield from (key for key in self._files.whole if key.startswith(f"{folder}/"))
 
     def expect(self, listed: Iterable[str], missing: Iterable[str], *, is_everything: bool) -> None:
         """Take in which files there are to copy, and write down the folders of those that are not at the output yet.
@@ -188,9 +188,6 @@ class CopyManifest:
             folder = folder_of(key)
             if is_everything or is_partition(folder):
                 self._unfinished.discard(folder)
-            if self._is_forgotten:
-                self._durable.whole.pop(key, None)
-                self._durable.parts.pop(key, None)
         if self._expected:
             self.write()
 
@@ -201,8 +198,7 @@ class CopyManifest:
 
     def forget(self, key: str) -> None:
         """Take out a file that was removed from the output."""
-        self._durable.whole.pop(key, None)
-        self._earlier.whole.pop(key, None)
+        self._files.whole.pop(key, None)
 
     def forget_unseen(self, folder: str, seen: Container[str], unlisted: tuple[str, ...]) -> None:
         """Take out partitions that an earlier run has not come to, and that have gone from their log dir since.
@@ -262,21 +258,21 @@ class CopyManifest:
             needless, self._needless = self._needless, []
         self._store.sync([one.at for one in noted.values()])
         for key, one in noted.items():
-            self._durable.add(key, one.copied)
+            self._files.add(key, one.copied)
         with self._lock:
             whole = {key for key, one in noted.items() if one.copied.kept_bytes is None}
             self._expected -= whole
             self._sending -= whole
             self._doubtful -= whole
-            sending = (self._sending | self._doubtful) & self._durable.whole.keys()
+            sending = (self._sending | self._doubtful) & self._files.whole.keys()
             unfinished = self._unfinished | {folder_of(key) for key in self._expected}
-        lines = self._durable.lines()
+        lines = self._files.lines()
         document = {
             "version": _VERSION,
             "files": len(lines),
             "logDirs": {log_dir: folder for folder, log_dir in self._log_dirs.items()},
             "unfinished": sorted(unfinished),
-            "gone": sorted(self._gone & self._durable.whole.keys()),
+            "gone": sorted(self._gone & self._files.whole.keys()),
             "chosen": sorted(self._chosen),
             "sending": sorted(sending),
         }

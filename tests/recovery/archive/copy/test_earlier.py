@@ -219,3 +219,25 @@ def test_segments_that_the_log_cleaner_writes_anew_are_no_loss(
     report = place.copy()
     assert place.copied == later
     assert bool(place.kept()) == bool(report.warnings) == is_kept
+
+
+def test_a_restart_that_cannot_read_a_file_does_not_forget_its_copy(place: Place) -> None:
+    place.copy()
+    with bad_sector(place.log, 5000):
+        (failed,) = place.copy(restart=True).log_dirs[0].failed
+    assert failed.earlier_copy == "same"
+    place.log.write_bytes(DATA[:50_000] + bytes(50_000))
+    place.copy()
+    assert place.kept() == {f"{place.log.name}.earlier": DATA}
+
+
+def test_a_restart_that_is_interrupted_does_not_forget_a_copy(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.copy()
+    with monkeypatch.context() as patch:
+        patch.setattr("recovery.archive.copy.file_copy.FileCopier.copy", lambda _self, _job: None)
+        place.copy(restart=True)
+    place.log.write_bytes(DATA[:50_000] + bytes(50_000))
+    place.copy()
+    assert place.kept() == {f"{place.log.name}.earlier": DATA}
