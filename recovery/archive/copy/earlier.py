@@ -87,7 +87,7 @@ class Ending:
 
 
 def is_lost(name: str, stored: StoredBytes, source: ReadFile, *, is_cleaned: bool) -> bool:
-    """Return whether bytes of *stored* are not in its file any more, all of which was read as *source*.
+    """Return whether bytes of *stored* are not in its file any more, which was read as *source*, as far as it goes.
 
     A log grows at its end, unless the log cleaner is at it. All else is written anew, by and by shorter; but nothing
     that cannot be made anew becomes empty. An object that the manifest does not name is held against the file by its
@@ -96,7 +96,7 @@ def is_lost(name: str, stored: StoredBytes, source: ReadFile, *, is_cleaned: boo
     Args:
         name: of the file.
         stored: what the output has of it.
-        source: the file, read to its end.
+        source: the file, read to its end, or to where it can be read: *stored* is not longer then.
         is_cleaned: whether its segments are written anew by the log cleaner.
     """
     if not stored.size_bytes:

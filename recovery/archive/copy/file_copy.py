@@ -2,8 +2,8 @@
 
 * A whole copy stays until there is another whole one, also of the file as it was before it changed. If the file has
   lost bytes since, it stays under another name, as the beginning of a file does.
-* The beginning of a file stays until there is a longer one, or all of it. Where its next block cannot be read, that
-  block is all that is read of the file again.
+* The beginning of a file stays until there is a longer one, or all of it, and under another name if that does not
+  begin with it. Where its next block cannot be read, that block is all that is read of the file again.
 """
 
 from __future__ import annotations
@@ -159,31 +159,31 @@ class FileCopier:
 
     def _send(self, job: CopyJob, descriptor: int, figures: FileFigures) -> CopyOutcome:
         key, size_bytes = job.file.key, figures.size_bytes
+        kept: list[KeptCopy] = []
         earlier = self._manifest.get(key)
         if earlier is not None and earlier.size_bytes == size_bytes == job.there_bytes:
             source = self._source(job, descriptor, size_bytes, self._stored_part(job))
             while source.read(_HASHED_BYTES):
                 pass
             if source.error is not None:
-                return self._keep(job, descriptor, figures, source, "")
+                return self._keep(job, descriptor, figures, source, "", kept)
             if source.sha256() == self._sha256_there(key, earlier):
-                part_kept = tuple(self._kept(job, self._stored_part(job), source))
+                kept.extend(self._kept(job, figures, self._stored_part(job), source))
                 self._note(job, figures, source)
-                return CopyOutcome(job=job, there_bytes=size_bytes, kept=part_kept)
+                return CopyOutcome(job=job, there_bytes=size_bytes, kept=tuple(kept))
         stored = [*self._stored_whole(job), *self._stored_part(job)]
         source = self._source(job, descriptor, size_bytes, stored)
-        kept: list[KeptCopy] = []
-        ending = Ending(source, lambda: kept.extend(self._kept(job, stored, source)))
+        ending = Ending(source, lambda: kept.extend(self._kept(job, figures, stored, source)))
         try:
             sent_as = self._store.send(
-                key, ending, size_bytes, part_key=lambda: self._wanted_part(job, source)
+                key, ending, size_bytes, part_key=lambda: self._part_key(job, figures, source, kept)
             )
         except OSError as error:
             if source.error is None or error.errno not in _NAME_ERRNOS:
                 raise
             sent_as = ""
         if source.error is not None:
-            return self._keep(job, descriptor, figures, source, sent_as)
+            return self._keep(job, descriptor, figures, source, sent_as, kept)
         self._note(job, figures, source)
         warning = _change_text(job, descriptor, figures)
         return CopyOutcome(job=job, sent_bytes=size_bytes, warning=warning, kept=tuple(kept))
@@ -210,14 +210,16 @@ class FileCopier:
         sha256 = named.sha256 if named is not None and is_named else ""
         return [StoredBytes(key=job.part_key, size_bytes=job.part_bytes, sha256=sha256)]
 
-    def _kept(self, job: CopyJob, stored: Iterable[StoredBytes], source: ReadFile) -> Iterator[KeptCopy]:
+    def _kept(
+        self, job: CopyJob, figures: FileFigures, stored: Iterable[StoredBytes], source: ReadFile
+    ) -> Iterator[KeptCopy]:
         """Keep those objects of which bytes are not in the file any more, before their own keys are taken."""
         key = job.file.key
         for one in stored:
             if is_lost(os.path.basename(key), one, source, is_cleaned=job.file.is_cleaned):
                 yield KeptCopy(
                     file=job.file.path,
-                    size_bytes=source.position,
+                    size_bytes=figures.size_bytes,
                     earlier_bytes=one.size_bytes,
                     kept_as=self._store.keep(one.key, earlier_keys(key, self._taken)),
                 )
@@ -245,32 +247,45 @@ class FileCopier:
             return ""
         return job.part_key
 
+    def _part_key(self, job: CopyJob, figures: FileFigures, source: ReadFile, kept: list[KeptCopy]) -> str:
+        """As `_wanted_part`; what the output has of the file stays, too, if what could be read does not begin so."""
+        wanted = self._wanted_part(job, source)
+        if wanted and not kept:
+            kept.extend(self._kept(job, figures, self._stored_part(job), source))
+        return wanted
+
     def _is_kept(self, job: CopyJob, source: ReadFile) -> bool:
         """Return whether the output has the very bytes that could be read of a file."""
         part = self._manifest.part(job.file.key)
         return part is not None and source.position == job.part_bytes and part.sha256 == source.sha256()
 
     def _keep(
-        self, job: CopyJob, descriptor: int, figures: FileFigures, source: ReadFile, sent_as: str
+        self,
+        job: CopyJob,
+        descriptor: int,
+        figures: FileFigures,
+        source: ReadFile,
+        sent_as: str,
+        kept: list[KeptCopy],
     ) -> CopyOutcome:
         """Have what comes before the bad byte at the output: it is read again if that does not hold it any more."""
         assert source.error is not None
-        kept = source
-        while not sent_as and (wanted := self._wanted_part(job, kept)):
-            size_bytes, kept = kept.position, ReadFile(descriptor, kept.position, self._limit, self._stop)
+        read, marks = source, [one.size_bytes for one in self._stored_part(job)]
+        while not sent_as and (wanted := self._part_key(job, figures, read, kept)):
+            size_bytes = read.position
+            read = ReadFile(descriptor, size_bytes, self._limit, self._stop, marks=marks)
             try:
-                sent_as = self._store.send(wanted, kept, size_bytes)
+                sent_as = self._store.send(wanted, read, size_bytes)
             except OSError as error:
                 if error.errno not in _NAME_ERRNOS:
                     raise
                 break
         detail = reason_text(source.error)
-        if sent_as or self._is_kept(job, kept):
-            copied = CopiedFile(figures, kept.sha256(), kept_bytes=kept.position)
+        if sent_as or self._is_kept(job, read):
+            copied = CopiedFile(figures, read.sha256(), kept_bytes=read.position)
             self._manifest.note(job.file.key, copied, at=sent_as or job.part_key)
-        if not sent_as:
-            return self._failed(job, figures, detail, source.position)
-        return self._failed(job, figures, detail, source.position, kept_bytes=kept.position)
+        kept_bytes = read.position if sent_as else None
+        return self._failed(job, figures, detail, source.position, kept_bytes=kept_bytes, kept=kept)
 
     def _failed(
         self,
@@ -280,6 +295,7 @@ class FileCopier:
         position: int | None,
         *,
         kept_bytes: int | None = None,
+        kept: Iterable[KeptCopy] = (),
     ) -> CopyOutcome:
         """Return the outcome of a file that cannot be read whole; *kept_bytes* of it were sent by this run."""
         self._manifest.set_unsent(job.file.key)
@@ -293,7 +309,7 @@ class FileCopier:
             is_kept_earlier=kept_bytes is None and there_bytes > 0,
             earlier_copy=self._earlier_copy(job, figures),
         )
-        return CopyOutcome(job=job, failed=failed)
+        return CopyOutcome(job=job, failed=failed, kept=tuple(kept))
 
     def _earlier_copy(self, job: CopyJob, figures: FileFigures | None) -> EarlierCopy | None:
         if job.there_bytes is None:

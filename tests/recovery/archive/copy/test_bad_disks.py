@@ -127,12 +127,35 @@ def test_a_shorter_part_is_replaced_by_a_longer_one(disk: Disk) -> None:
     assert disk.part.read_bytes() == disk.large.read_bytes()[:KEPT]
 
 
-def test_a_part_of_the_same_length_with_other_bytes_is_replaced(disk: Disk) -> None:
+@pytest.mark.parametrize("then", [BAD, BAD + WINDOW])
+@pytest.mark.parametrize("is_sent_again", [False, True])
+def test_a_part_that_does_not_begin_with_the_earlier_one_replaces_it_and_that_stays(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, then: int, is_sent_again: bool
+) -> None:
+    """Also where the store, as a bucket, does not hold the part any more, and it is read again."""
     disk.copy_with_bad_sector()
+    before = disk.part.read_bytes()
     disk.large.write_bytes(os.urandom(SIZE_BYTES))
-    failed = disk.copy_with_bad_sector()
-    assert (failed.kept_bytes, failed.is_kept_earlier) == (KEPT, False)
-    assert disk.part.read_bytes() == disk.large.read_bytes()[:KEPT]
+    if is_sent_again:
+        real = LocalStore.send
+
+        def send(
+            self: LocalStore, key: str, source: object, size_bytes: int, *, part_key: object = None
+        ) -> str:
+            return real(self, key, source, size_bytes)  # type: ignore[arg-type]  # handed on
+
+        monkeypatch.setattr(LocalStore, "send", send)
+    with bad_sector(disk.large, then):
+        report = disk.copy()
+    failed = disk.failed(report)
+    kept_bytes = then // BLOCK_BYTES * BLOCK_BYTES
+    assert (failed.kept_bytes, failed.is_kept_earlier) == (kept_bytes, False)
+    assert disk.part.read_bytes() == disk.large.read_bytes()[:kept_bytes]
+    (kept,) = report.log_dirs[0].kept
+    assert (kept.size_bytes, kept.earlier_bytes) == (SIZE_BYTES, KEPT)
+    assert (disk.output / kept.kept_as).read_bytes() == before
+    (warning,) = report.warnings
+    assert f"{disk.large}: 3,194,880 bytes then, 5,242,880 now; the earlier copy stays as d1/t-0/" in warning
 
 
 class TestAWholeCopyOfEarlier:
