@@ -168,6 +168,10 @@ class CopyManifest:
         """Yield the keys of whole files below *folder* that earlier runs have copied."""
         yield from (key for key in self._files.whole if key.startswith(f"{folder}/"))
 
+    def unfinished(self, folder: str) -> Iterator[str]:
+        """Yield what is not whole of the log dir in *folder*, by earlier runs: folders, with a slash."""
+        yield from (one for one in self._unfinished if one.startswith(f"{folder}/"))
+
     def expect(self, listed: Iterable[str], missing: Iterable[str], *, is_everything: bool) -> None:
         """Take in which files there are to copy, and write down the folders of those that are not at the output yet.
 

@@ -12,9 +12,16 @@ import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recovery.archive.copy.account import CopyAccounts
+from recovery.archive.copy.clean_marker import (
+    NOT_WHOLE,
+    OTHERS_UNKNOWN,
+    CleanMarker,
+    has_others,
+    marker_key,
+)
 from recovery.archive.copy.earlier import kept_before
 from recovery.archive.copy.file_copy import CopyJob, CopyOutcome, FileCopier
 from recovery.archive.copy.folders import choose_folders, log_dir_text, properties_at
@@ -46,7 +53,7 @@ from recovery.watch.events import Observer
 from recovery.watch.notifier import Notifier
 from recovery.write.move_in import has_intent
 from recovery.write.undo_notice import entered_undo
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
+from segfmt.filenames import META_PROPERTIES
 
 _DEFAULT_THREADS = 2
 _FILES_AHEAD = 4
@@ -186,10 +193,13 @@ class _Planned:
 
     log_dir: CopiedLogDir
     jobs: list[CopyJob]
+    marker: CleanMarker
 
     @property
     def files(self) -> list[FoundFile]:
-        return [job.file for job in self.jobs]
+        """In the order in which they are read: the marker of a clean shutdown, if one is to be sent, comes last."""
+        last = [] if self.marker.job is None else [self.marker.job]
+        return [job.file for job in (*self.jobs, *last)]
 
 
 class _Run:
@@ -261,10 +271,11 @@ class _Run:
             log_dir.is_listed = all(one.file != log_dir.log_dir for one in found.failed)
             self._refuse_another(log_dir, manifest)
             output.list_beside(log_dir.folder, (file.key for file in found.files), pool, self._thread_count)
-            self._leave_out_gone(log_dir, found.files, is_chosen, output, manifest)
+            self._leave_out_gone(log_dir, found.files, is_chosen, manifest)
             self._warn_of_kept_before(log_dir, found.files, output)
             files = self._without_newer_checkpoints(log_dir, found.files, is_chosen, manifest)
-            planned.append(_Planned(log_dir, [self._job(file, output, manifest) for file in files]))
+            jobs = [self._job(file, output, manifest) for file in files]
+            planned.append(self._with_marker(log_dir, jobs, is_chosen, output, manifest))
         if all(one.is_listed for one in self._log_dirs):
             is_chosen.refuse_missing(", ".join(self._folders))
         return planned
@@ -306,20 +317,12 @@ class _Run:
         log_dir: CopiedLogDir,
         files: Sequence[FoundFile],
         is_chosen: PartitionChoice,
-        output: OutputFiles,
         manifest: CopyManifest,
     ) -> None:
-        """Take the marker of a clean shutdown from the output if the log dir has none now, and tell what else is gone.
-
-        The marker would vouch for logs that are copied without it.
-        """
+        """Tell what is gone from a log dir; the marker of a clean shutdown goes at the output, too."""
         if not log_dir.is_listed:
             return
-        found = {file.key for file in files}
-        marker = f"{log_dir.folder}/{CLEAN_SHUTDOWN_FILE}"
-        if marker not in found and output.size_bytes(marker) is not None:
-            output.remove(marker)
-            manifest.forget(marker)
+        found = {file.key for file in files} | {marker_key(log_dir.folder)}
         gone = []
         unseen = tuple(_unlisted(log_dir))
         for key in manifest.keys(log_dir.folder):
@@ -355,25 +358,44 @@ class _Run:
         is_chosen: PartitionChoice,
         manifest: CopyManifest,
     ) -> Sequence[FoundFile]:
-        """Return *files* without the log dir's own where the output has those, and partitions that are not chosen now.
+        """Return *files* without the log dir's own if the output has partitions that are not chosen now.
 
-        A newer checkpoint would tell of records that the copies of these do not have.
+        A newer checkpoint would tell of records that the copies of these do not have. If none has changed, none is new.
         """
-        if all(is_wanted_key(key, is_chosen) for key in manifest.keys(log_dir.folder)):
+        marker = marker_key(log_dir.folder)
+        own = [file for file in files if not file.partition and file.key != marker]
+        changed = {
+            file.key
+            for file in own
+            if (earlier := manifest.earlier(file.key)) is not None and earlier.figures != file.figures
+        }
+        if not changed or not has_others(log_dir.folder, is_chosen, manifest):
             return files
-        kept = [
-            file
-            for file in files
-            if file.partition
-            or (earlier := manifest.earlier(file.key)) is None
-            or earlier.figures == file.figures
-        ]
-        if len(kept) < len(files):
-            self._warn(
-                f"{log_dir.log_dir}: its own files stay at the output as they are, with the partitions that are not "
-                "chosen now, so records of the chosen ones that were deleted since (kafka-delete-records) may come back"
-            )
-        return kept
+        changed |= {file.key for file in own if manifest.earlier(file.key) is None}
+        self._warn(
+            f"{log_dir.log_dir}: its own files stay at the output as they are, with the partitions that are not "
+            "chosen now, so records of the chosen ones that were deleted since (kafka-delete-records) may come back"
+        )
+        return [file for file in files if file.key not in changed]
+
+    @staticmethod
+    def _with_marker(
+        log_dir: CopiedLogDir,
+        jobs: Sequence[CopyJob],
+        is_chosen: PartitionChoice,
+        output: OutputFiles,
+        manifest: CopyManifest,
+    ) -> _Planned:
+        """Return what is to be read of a log dir, with the marker of a clean shutdown apart from the rest."""
+        key = marker_key(log_dir.folder)
+        had_one = output.size_bytes(key) is not None
+        marker = CleanMarker(
+            key=key,
+            job=next((job for job in jobs if job.file.key == key), None),
+            is_to_go=had_one and log_dir.is_listed,
+            may_vouch=had_one or not has_others(log_dir.folder, is_chosen, manifest),
+        )
+        return _Planned(log_dir, [job for job in jobs if job.file.key != key], marker)
 
     @staticmethod
     def _job(file: FoundFile, output: OutputFiles, manifest: CopyManifest) -> CopyJob:
@@ -391,19 +413,21 @@ class _Run:
 
     def _copy(self, planned: Sequence[_Planned], manifest: CopyManifest, pool: PoolAhead) -> None:
         """Copy what is to be copied, and write down what was."""
-        taken = {job.file.key for one in planned for job in one.jobs}
+        taken = {file.key for one in planned for file in one.files}
         copier = FileCopier(self._store, manifest, self._limit, self._stop, self._progress.read, taken)
         to_do = [self._to_do(one, copier, manifest) for one in planned]
-        missing = [file.key for one in to_do for file in one.files]
+        missing = [job.file.key for one in to_do for job in one.jobs]
         missing += [key for one in planned for key in _unlisted(one.log_dir)]
         try:
+            for one in to_do:
+                one.marker.take_away(self._store, manifest)
             manifest.expect(
                 (file.key for one in planned for file in one.files),
                 missing,
                 is_everything=self._options.choice().is_everything,
             )
             for one in to_do:
-                self._copy_log_dir(one, copier, pool)
+                self._copy_log_dir(one, copier, manifest, pool)
             manifest.write()
         except BaseException as error:
             with suppress(OSError):  # the first error tells more
@@ -414,37 +438,69 @@ class _Run:
 
     def _to_do(self, planned: _Planned, copier: FileCopier, manifest: CopyManifest) -> _Planned:
         """Return what is not at the output, and count the rest as it is."""
-        log_dir, jobs = planned.log_dir, []
+        log_dir, marker, jobs = planned.log_dir, planned.marker, []
         for job in planned.jobs:
-            if not copier.is_there(job):
+            if copier.is_there(job):
+                self._skip(log_dir, job, manifest)
+            else:
                 jobs.append(job)
-                continue
-            log_dir.skipped_files += 1
-            log_dir.skipped_bytes += job.file.size_bytes
-            if job.part_bytes is not None:
-                manifest.remove(job.part_key)
-        log_dir.left_files = len(jobs)
-        log_dir.left_bytes = sum(job.file.size_bytes for job in jobs)
-        to_do = _Planned(log_dir, jobs)
+        if marker.job is not None and copier.is_there(marker.job):
+            self._skip(log_dir, marker.job, manifest)
+            marker = marker.as_there()
+        to_do = _Planned(log_dir, jobs, marker)
+        log_dir.left_files = len(to_do.files)
+        log_dir.left_bytes = sum(file.size_bytes for file in to_do.files)
         if log_dir.is_listed:
             self._progress.list(log_dir, to_do.files)
         else:
             self._progress.take_offline(log_dir.log_dir, log_dir.failed[-1].error)
         return to_do
 
-    def _copy_log_dir(self, planned: _Planned, copier: FileCopier, pool: PoolAhead) -> None:
-        if not planned.log_dir.is_listed:
+    @staticmethod
+    def _skip(log_dir: CopiedLogDir, job: CopyJob, manifest: CopyManifest) -> None:
+        """Count a file that the output has as it is."""
+        log_dir.skipped_files += 1
+        log_dir.skipped_bytes += job.file.size_bytes
+        if job.part_bytes is not None:
+            manifest.remove(job.part_key)
+
+    def _copy_log_dir(
+        self, planned: _Planned, copier: FileCopier, manifest: CopyManifest, pool: PoolAhead
+    ) -> None:
+        log_dir = planned.log_dir
+        if not log_dir.is_listed:
             return
-        self._progress.start_log_dir(planned.log_dir.log_dir, planned.files)
-        jobs = self._begun(planned.jobs)
+        self._progress.start_log_dir(log_dir.log_dir, planned.files)
+        jobs, is_as_it_is = self._begun(planned.jobs), True
         try:
             for outcome in pool.map_ahead(copier.copy, jobs, _FILES_AHEAD * self._thread_count):
                 if outcome is not None:
-                    self._account(planned.log_dir, outcome)
+                    self._account(log_dir, outcome)
+                    is_as_it_is &= not outcome.warning
         finally:
-            self._warn_of_kept(planned.log_dir)
-        if not planned.log_dir.left_files:
+            self._warn_of_kept(log_dir)
+        if planned.marker.job is not None and log_dir.left_files == 1:
+            is_as_it_is &= not log_dir.failed
+            self._send_marker(planned, copier, manifest, is_as_it_is=is_as_it_is)
+        if not log_dir.left_files:
             self._progress.finish_log_dir()
+
+    def _send_marker(
+        self, planned: _Planned, copier: FileCopier, manifest: CopyManifest, *, is_as_it_is: bool
+    ) -> None:
+        """Send the marker of a clean shutdown once all else is on disk, if it vouches for all that is there then."""
+        log_dir, marker = planned.log_dir, planned.marker
+        assert marker.job is not None
+        if not (is_as_it_is and marker.may_vouch):
+            log_dir.left_files -= 1
+            log_dir.left_bytes -= marker.job.file.size_bytes
+            self._warn(f"{log_dir.log_dir}: {OTHERS_UNKNOWN if is_as_it_is else NOT_WHOLE}")
+            return
+        manifest.write()
+        for job in self._begun([replace(marker.job, there_bytes=None)]):
+            outcome = copier.copy(job)
+            if outcome is not None:
+                self._account(log_dir, outcome)
 
     def _warn_of_kept(self, log_dir: CopiedLogDir) -> None:
         """Tell which files have lost bytes; the one with the greatest loss as the example."""
