@@ -90,8 +90,8 @@ def is_lost(name: str, stored: StoredBytes, source: ReadFile, *, is_cleaned: boo
     """Return whether bytes of *stored* are not in its file any more, which was read as *source*, as far as it goes.
 
     A log grows at its end, unless the log cleaner is at it. All else is written anew, by and by shorter; but nothing
-    that cannot be made anew becomes empty. An object that the manifest does not name is held against the file by its
-    size alone.
+    that cannot be made anew becomes empty, or nothing but zeros, as after a loss of power. An object that the manifest
+    does not name is held against the file by its size alone.
 
     Args:
         name: of the file.
@@ -104,7 +104,7 @@ def is_lost(name: str, stored: StoredBytes, source: ReadFile, *, is_cleaned: boo
     if file_kind(name) is FileKind.LOG and not is_cleaned:
         begins_alike = not stored.sha256 or source.sha256_at.get(stored.size_bytes) == stored.sha256
         return source.position < stored.size_bytes or not begins_alike
-    return not source.position and file_kind(name) not in _MADE_ANEW
+    return source.is_blank and file_kind(name) not in _MADE_ANEW
 
 
 def sha256_at(store: Store, key: str) -> str:

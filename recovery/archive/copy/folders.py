@@ -136,8 +136,8 @@ def _broker(properties: MetaProperties | None) -> str:
 def log_dir_text(data: bytes) -> str:
     """Return which log dir it is, by its meta.properties, in words; empty if they do not say."""
     properties = _read(data)
-    if properties is None:
-        return ""
+    if properties is None or (properties.node_id is None and properties.cluster_id is None):
+        return ""  # such as one of zeros, after a loss of power
     number = _directory_id(properties)
     return f"node {properties.node_id} of cluster {properties.cluster_id}" + (
         f", directory.id {number}" if number else ""

@@ -15,6 +15,8 @@ from contextlib import suppress
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 
+_BLOCK_ERRNOS = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA})
+"""Of a bad block, or of a file system's own records of where some blocks are: those before can be read."""
 BLOCK_BYTES = 4 << 10
 """What a disk reads at once: where a larger read fails, the first bad block is looked for."""
 
@@ -30,6 +32,7 @@ class ReadFile:
 
     Attributes:
         sha256_at: the digest up to each of the marks that were passed.
+        is_blank: whether all that was read are zeros, or nothing was.
         position: of the next byte; after an error, of the first one that could not be read.
         error: why reading ended early, None if it did not.
     """
@@ -54,6 +57,7 @@ class ReadFile:
         self.sha256_at: dict[int, str] = {}
         self._extent_end = 0
         self._is_hole = False
+        self.is_blank = True
         self.position = 0
         self.error: OSError | None = None
 
@@ -74,6 +78,7 @@ class ReadFile:
         else:
             self._limit.take(wanted)
             data = self._read_window(wanted)
+        self.is_blank = self.is_blank and not data.strip(b"\0")
         self._hash(memoryview(data))
         if self._on_bytes is not None and data:
             self._on_bytes(len(data))
@@ -114,7 +119,7 @@ class ReadFile:
         try:
             data = os.pread(self._descriptor, wanted, self.position)
         except OSError as error:
-            if error.errno != errno.EIO or wanted <= BLOCK_BYTES:
+            if error.errno not in _BLOCK_ERRNOS or wanted <= BLOCK_BYTES:
                 self.error = error
                 return b""
             return self._read_blocks(wanted)

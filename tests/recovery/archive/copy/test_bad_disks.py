@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -226,6 +227,13 @@ def test_a_window_that_can_be_read_after_all_is_read_on_as_before(
     assert disk.whole.read_bytes() == disk.large.read_bytes()
     assert sizes.count(WINDOW) == SIZE_BYTES // WINDOW
     assert sizes.count(BLOCK_BYTES) == WINDOW // BLOCK_BYTES
+
+
+@pytest.mark.parametrize("error", [errno.EUCLEAN, errno.EBADMSG, errno.ENODATA])
+def test_what_a_damaged_file_system_still_has_of_a_file_is_kept(disk: Disk, error: int) -> None:
+    with bad_sector(disk.large, BAD, error=error):
+        failed = disk.failed(disk.copy())
+    assert (failed.position, failed.kept_bytes, failed.error) == (KEPT, KEPT, os.strerror(error))
 
 
 def test_another_error_than_that_of_a_bad_sector_ends_a_file_at_once(disk: Disk) -> None:

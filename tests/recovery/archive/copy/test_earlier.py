@@ -108,6 +108,22 @@ def test_other_files_are_written_anew_but_do_not_become_empty(place: Place) -> N
     assert place.kept() == {f"{name}.earlier": b"0\n0\n" for name in sorted(names)}
 
 
+def test_what_is_nothing_but_zeros_has_lost_its_bytes(place: Place) -> None:
+    """As some file systems leave files after a loss of power; those with whose log dir it is, too."""
+    (place.log_dir / "meta.properties").write_text("version=1\ncluster.id=abc\nnode.id=1\n")
+    place.copy()
+    before = {}
+    for path in place.log_dir.rglob("*"):
+        if path.is_file() and path.name != ".lock":
+            before[path.name] = path.read_bytes()
+            path.write_bytes(bytes(path.stat().st_size))
+    report = place.copy()
+    del before[f"{0:020}.index"]
+    assert place.kept() == {f"{name}.earlier": data for name, data in before.items()}
+    assert "4 files lost bytes that were copied before" in report.warnings[0]
+    place.copy()
+
+
 def test_each_loss_is_kept_once(place: Place) -> None:
     place.copy()
     for size_bytes in (5000, 4000, 3000):
