@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from recovery.archive.copy.earlier import Ending, KeptCopy, StoredBytes, earlier_keys, is_lost, sha256_at
 from recovery.archive.copy.listing import FoundFile
 from recovery.archive.copy.manifest import CopiedFile, CopyManifest, FileFigures
+from recovery.archive.copy.output import NAME_ERRNOS
 from recovery.archive.copy.reading import ReadFile, block_error
 from recovery.archive.copy.report import EarlierCopy, UncopiedFile
 from recovery.archive.stores.store import OutputStore
@@ -26,8 +27,6 @@ from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 
 _HASHED_BYTES = 1 << 20
-_NAME_ERRNOS = frozenset({errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ})
-"""Of an output that takes other names, and not this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +132,7 @@ class FileCopier:
         try:
             return self._as_before(job, descriptor, figures) or self._send(job, descriptor, figures)
         except OSError as error:
-            if error.errno not in _NAME_ERRNOS:
+            if error.errno not in NAME_ERRNOS:
                 raise
             detail = f"the output does not take its name: {error.strerror}"
             return self._unopened(job, OSError(error.errno, detail))
@@ -179,7 +178,7 @@ class FileCopier:
                 key, ending, size_bytes, part_key=lambda: self._part_key(job, figures, source, kept)
             )
         except OSError as error:
-            if source.error is None or error.errno not in _NAME_ERRNOS:
+            if source.error is None or error.errno not in NAME_ERRNOS:
                 raise
             sent_as = ""
         if source.error is not None:
@@ -277,7 +276,7 @@ class FileCopier:
             try:
                 sent_as = self._store.send(wanted, read, size_bytes)
             except OSError as error:
-                if error.errno not in _NAME_ERRNOS:
+                if error.errno not in NAME_ERRNOS:
                     raise
                 break
         detail = reason_text(source.error)

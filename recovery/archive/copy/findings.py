@@ -18,6 +18,7 @@ from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Level, Store
 from recovery.check.finding import Finding, Rule
 from recovery.errors import UsageError, error_text
+from recovery.printable import is_utf8
 from segfmt.filenames import LOG_SUFFIX
 
 
@@ -124,6 +125,8 @@ class CopyFindings:
                 continue
             if prefix in unfinished:
                 yield _finding(prefix, "copy-in-part", "archive copy has not copied all of it")
+            elif not is_utf8(prefix):
+                continue  # a store lists it by another name, and says why it is not looked at
             elif prefix not in self._seen and not prefix.startswith(tuple(self._unlisted)):
                 yield _finding(prefix, "missing-folder", "it was copied, and is not there")
 

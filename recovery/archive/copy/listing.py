@@ -14,7 +14,7 @@ from recovery.archive.stores.archived import PartitionPrefix
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import is_there, read_small
+from recovery.read.file_system import read_small
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import STAGE_FOLDER
 from recovery.write.undo_notice import UNDO_NOTICE
@@ -140,12 +140,12 @@ class _Finder:
                 is_cleaned=partition in self._cleaned,
                 figures=_figures_of(entry),
             )
+        elif _leads_somewhere(entry.path):
+            self.found.warnings.append(f"{entry.path}: not a file, and left out")
         elif entry.is_symlink():
             self._note(entry.path, FileNotFoundError(errno.ENOENT, f"a link to nothing. {_UNMOUNTED}"))
-        elif not _is_still_there(entry.path):
-            self._note(entry.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
         else:
-            self.found.warnings.append(f"{entry.path}: not a file, and left out")
+            self._note(entry.path, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
 
     def _note(self, path: str, error: OSError) -> None:
         """Note what cannot be listed or looked at."""
@@ -160,12 +160,15 @@ def _cleaned_partitions(log_dir: str) -> frozenset[str]:
     return frozenset()
 
 
-def _is_still_there(path: str) -> bool:
-    """Return whether a thing that is no file has not gone since it was listed."""
+def _leads_somewhere(path: str) -> bool:
+    """Return whether a thing that is no file has not gone since it was listed, and is no link to nothing."""
     try:
-        return is_there(path)
+        os.stat(path)
+    except FileNotFoundError:
+        return False
     except OSError:
-        return True
+        pass
+    return True
 
 
 def _figures_of(entry: os.DirEntry[str]) -> FileFigures | None:

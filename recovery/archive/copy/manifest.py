@@ -205,7 +205,9 @@ class CopyManifest:
         self._files.whole.pop(key, None)
 
     def forget_unseen(self, folder: str, seen: Container[str], unlisted: tuple[str, ...]) -> None:
-        """Take out partitions that an earlier run has not come to, and that have gone from their log dir since.
+        """Take in that all of a log dir was listed: what an earlier run could not list, or has not come to, is known.
+
+        Partitions of these that have gone from it since are taken out.
 
         Args:
             folder: of the log dir.
@@ -217,8 +219,7 @@ class CopyManifest:
             one
             for one in self._unfinished
             if one.startswith(f"{folder}/")
-            and is_partition(one)
-            and not (one in seen or one in copied or one.startswith(unlisted))
+            and not (is_partition(one) and (one in seen or one in copied or one.startswith(unlisted)))
         }
 
     def set_gone(self, key: str, *, is_gone: bool) -> None:
@@ -355,7 +356,7 @@ def read_document(store: Store, prefix: str = "") -> CopyDocument:
         # earlier versions have not written these
         chosen, sending = (frozenset(map(str, document.get(name, ()))) for name in ("chosen", "sending"))
         expected = int(document.get("files", len(lines) - 1))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise _not_understood(
             store, prefix, "its first line is not that of one" if data else "it is empty"
         ) from error
@@ -367,7 +368,7 @@ def read_document(store: Store, prefix: str = "") -> CopyDocument:
     for number, line in enumerate(lines, start=2):
         try:
             files.add(*_file_in(line))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise _not_understood(store, prefix, f"its line {number:,} names no file") from error
     return CopyDocument(
         log_dirs=log_dirs, unfinished=unfinished, gone=gone, chosen=chosen, sending=sending, files=files
@@ -378,7 +379,7 @@ def _file_in(line: bytes) -> tuple[str, CopiedFile]:
     """Return the key and the file of a line.
 
     Raises:
-        ValueError, TypeError: it is not as this version writes it.
+        ValueError, TypeError, OverflowError: it is not as this version writes it.
     """
     key, size_bytes, mtime_ns, inode, sha256, *kept = json.loads(line)
     figures = FileFigures(int(size_bytes), int(mtime_ns), int(inode))

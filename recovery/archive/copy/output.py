@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
@@ -11,6 +12,8 @@ from recovery.archive.stores.store import Level, OutputStore
 from recovery.printable import is_utf8
 from recovery.threads import PoolAhead
 
+NAME_ERRNOS = frozenset({errno.EINVAL, errno.ENAMETOOLONG, errno.EILSEQ})
+"""Of an output that takes other names, and not this one."""
 _LISTINGS_AHEAD = 4
 _NOTHING = Level(prefixes=(), objects=ObjectTable())
 
@@ -72,3 +75,7 @@ class OutputFiles:
             return self._store.list_level(prefix)
         except (FileNotFoundError, NotADirectoryError):
             return _NOTHING
+        except OSError as error:
+            if error.errno not in NAME_ERRNOS:
+                raise
+            return _NOTHING  # who sends the files below it reports that it does not take the name

@@ -200,6 +200,16 @@ def test_a_folder_that_the_log_dir_did_not_have_stays_missing(sample: Sample, tm
     assert (report.exit_code, dict(report.tally.rules)) == (4, {"missing-folder": 1})
 
 
+def test_a_folder_whose_name_is_not_utf8_is_not_listed_and_not_missed(sample: Sample, tmp_path: Path) -> None:
+    odd = sample.log_dirs[0] / "u\udcff-0"
+    odd.mkdir()
+    (odd / f"{0:020}.log").write_bytes(b"")
+    copied(sample, tmp_path / "copy")
+    report, _ = run_through(CheckOptions(url=str(tmp_path / "copy")))
+    assert dict(report.tally.rules) == {}
+    assert [one.error for one in report.unlisted] == ["the name of the folder is not UTF-8"]
+
+
 def test_a_folder_that_was_copied_is_missed_once(log_dir: Path, tmp_path: Path) -> None:
     (log_dir / PARTITION).rename(tmp_path / "lost")
     report, _ = run_through(CheckOptions(url=str(log_dir.parent)))

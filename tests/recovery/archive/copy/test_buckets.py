@@ -83,6 +83,21 @@ def test_an_object_of_many_parts_takes_little_memory(served: S3Server, tmp_path:
     assert store.read(key, most_bytes=LARGE_BYTES) == large.read_bytes()
 
 
+def test_folders_whose_names_a_bucket_does_not_take(served: S3Server, tmp_path: Path) -> None:
+    """The files below them are named, and all else is copied."""
+    folder = tmp_path / "d1" / "t-0"
+    odd = [folder / "a\nb" / "file", tmp_path / "d1" / "u\udcff-0" / "file"]
+    for path in (*odd, folder / f"{0:020}.log"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    options = CopyOptions(output=f"s3://{BUCKET}/odd", log_dirs=(str(tmp_path / "d1"),))
+    for _ in range(2):
+        report = copy(options)
+        assert [one.file for one in report.log_dirs[0].failed] == list(map(str, odd))
+        assert all("the output does not take its name" in one.error for one in report.log_dirs[0].failed)
+    assert report.log_dirs[0].skipped_files == 1
+
+
 @pytest.mark.parametrize("readable", [0, 5 << 20, 40 << 20])
 def test_an_object_that_cannot_be_read_is_not_there(served: S3Server, readable: int) -> None:
     store = open_store(f"s3://{BUCKET}/broken")

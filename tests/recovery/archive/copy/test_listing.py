@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.copy.listing import find_files
+from recovery.archive.copy.manifest import read_document
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.report import CopyReport
 from recovery.archive.copy.run import copy
@@ -70,10 +71,12 @@ def test_what_is_no_file_is_left_out_with_a_word(place: Place) -> None:
     (place.folder / "circle").symlink_to(place.log_dir)
     (place.folder / "itself").symlink_to("itself")
     (place.folder / "nothing").symlink_to("nowhere")
+    (place.folder / "device").symlink_to(os.devnull)
     os.mkfifo(place.folder / "pipe")
     report = place.copy()
     assert report.warnings == [
         f"{place.folder}/circle: a link to a folder that it is in, and left out",
+        f"{place.folder}/device: not a file, and left out",
         f"{place.folder}/pipe: not a file, and left out",
     ]
     itself, nothing = report.log_dirs[0].failed
@@ -131,6 +134,18 @@ def test_a_name_that_the_output_does_not_take_is_a_failure_of_that_file(
     assert (failed.file, report.exit_code) == (str(odd), 4)
     assert failed.error == f"the output does not take its name: {os.strerror(number)}"
     assert list(place.copied()) == ["t-0/00000000000000000000.log"]
+
+
+def test_a_log_dir_without_files_of_its_own_is_whole_once_it_was_listed(place: Place) -> None:
+    away = place.log_dir.rename(place.root / "away")
+    other = place.root / "d2"
+    shutil.copytree(away, other)
+    options = CopyOptions(output=str(place.output), log_dirs=(str(place.log_dir), str(other)))
+    assert copy(options).exit_code == 4
+    assert read_document(LocalStore(str(place.output))).unfinished == {"d1/"}
+    away.rename(place.log_dir)
+    assert copy(options).exit_code == 0
+    assert read_document(LocalStore(str(place.output))).unfinished == frozenset()
 
 
 def test_holes_stay_holes(place: Place) -> None:

@@ -238,6 +238,8 @@ HEAD = '{"version": 1, "files": 0, "logDirs": {}, "unfinished": [], "gone": []}\
         (HEAD + '["a", 1, 1, 1, "f"]\n', "more than its first line says: 1 of 0 files"),
         (HEAD.replace("0", "2") + '["a", 1, 1, 1, "f"]\n', "cut short: 1 of 2 files"),
         (HEAD.replace("0", "1") + '["a", 1, 1]\n', "its line 2 names no file"),
+        (HEAD.replace(" 0", " 1e999"), "its first line is not that of one"),
+        (HEAD.replace("0", "1") + '["a", 1e999, 1, 1, "f"]\n', "its line 2 names no file"),
         (HEAD.replace("0", "1") + "null\n", "its line 2 names no file"),
         (HEAD.replace("0", "1") + "[\n", "its line 2 names no file"),
     ],
