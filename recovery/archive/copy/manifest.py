@@ -168,6 +168,10 @@ class CopyManifest:
         """Yield the keys of whole files below *folder* that earlier runs have copied."""
         yield from (key for key in self._files.whole if key.startswith(f"{folder}/"))
 
+    def part_keys(self, folder: str) -> Iterator[str]:
+        """Yield the keys of files below *folder* of which earlier runs have copied only the beginning."""
+        yield from (key for key in self._files.parts if key.startswith(f"{folder}/"))
+
     def unfinished(self, folder: str) -> Iterator[str]:
         """Yield what is not whole of the log dir in *folder*, by earlier runs: folders, with a slash."""
         yield from (one for one in self._unfinished if one.startswith(f"{folder}/"))

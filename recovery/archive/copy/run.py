@@ -325,10 +325,14 @@ class _Run:
         found = {file.key for file in files} | {marker_key(log_dir.folder)}
         gone = []
         unseen = tuple(_unlisted(log_dir))
+
+        def is_missed(key: str) -> bool:
+            return is_wanted_key(key, is_chosen) and not f"{key}/".startswith(unseen)
+
         for key in manifest.keys(log_dir.folder):
             if key in found:
                 manifest.set_gone(key, is_gone=False)
-            elif is_wanted_key(key, is_chosen) and not f"{key}/".startswith(unseen):
+            elif is_missed(key):
                 manifest.set_gone(key, is_gone=True)
                 gone.append(key)
         if gone:
@@ -336,8 +340,28 @@ class _Run:
                 f"{log_dir.log_dir}: {count_text(len(gone), 'file')} of earlier copies, such as {gone[0]}, gone there, "
                 "and kept at the output. archive restore leaves them out, unless all of a partition is gone"
             )
+        self._warn_of_gone_parts(
+            log_dir,
+            [key for key in manifest.part_keys(log_dir.folder) if key not in found and is_missed(key)],
+        )
         if is_chosen.is_everything:
             manifest.forget_unseen(log_dir.folder, {folder_of(file.key) for file in files}, unseen)
+
+    def _warn_of_gone_parts(self, log_dir: CopiedLogDir, keys: Iterable[str]) -> None:
+        """Tell of which files that are gone only the beginning was ever copied."""
+        parts = [f"{key}{PARTIAL_SUFFIX}" for key in keys]
+        there = [part for part in parts if self._has_object(part)]
+        if there:
+            self._warn(
+                f"{log_dir.log_dir}: {count_text(len(there), 'file')} that could not be read, gone there: what was "
+                f"read before stays at the output, such as {there[0]}. archive restore leaves it out"
+            )
+
+    def _has_object(self, key: str) -> bool:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self._store.stat(key)
+            return True
+        return False
 
     def _warn_of_kept_before(
         self, log_dir: CopiedLogDir, files: Sequence[FoundFile], output: OutputFiles
@@ -444,7 +468,7 @@ class _Run:
                 self._skip(log_dir, job, manifest)
             else:
                 jobs.append(job)
-        if marker.job is not None and copier.is_there(marker.job):
+        if marker.job is not None and copier.is_there(marker.job) and all(map(copier.has_earlier, jobs)):
             self._skip(log_dir, marker.job, manifest)
             marker = marker.as_there()
         to_do = _Planned(log_dir, jobs, marker)

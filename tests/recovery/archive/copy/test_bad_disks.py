@@ -102,6 +102,22 @@ def test_a_part_goes_once_all_of_the_file_is_there(disk: Disk) -> None:
     ]
 
 
+def test_the_part_of_a_file_that_is_gone_is_told_of_until_it_is_removed(disk: Disk) -> None:
+    disk.copy_with_bad_sector()
+    disk.large.unlink()
+    for _ in range(2):
+        report = disk.copy()
+        assert report.exit_code == 0
+        (warning,) = report.warnings
+        assert warning == (
+            f"{disk.log_dir}: 1 file that could not be read, gone there: what was read before stays at the output, "
+            f"such as d1/t-0/{disk.part.name}. archive restore leaves it out"
+        )
+    assert disk.copy(partitions=("t-0",)).warnings == [warning]
+    disk.part.unlink()
+    assert disk.copy().warnings == []
+
+
 def test_a_part_that_a_kill_has_left_beside_the_whole_file_goes_too(disk: Disk) -> None:
     disk.copy()
     disk.part.write_bytes(b"before")

@@ -125,6 +125,16 @@ def test_one_of_the_same_shutdown_stays_beside_what_cannot_be_read_now(place: Pl
     assert (report.exit_code, report.warnings, place.has_marker) == (4, [], True)
 
 
+def test_one_of_chosen_partitions_does_not_vouch_for_others(place: Place) -> None:
+    place.copy(topics=("deleted-records",))
+    assert place.has_marker
+    with bad_sector(place.log, 0):
+        assert place.copy().exit_code == 4
+    assert not place.has_marker
+    assert place.copy().exit_code == 0
+    assert place.has_marker
+
+
 def test_it_does_not_vouch_for_what_is_written_to_meanwhile(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
