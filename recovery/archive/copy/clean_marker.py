@@ -5,13 +5,13 @@ It goes before anything else is sent, and comes back last, once all of the log d
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from recovery.archive.copy.file_copy import CopyJob
 from recovery.archive.copy.listing import is_wanted_key
 from recovery.archive.copy.manifest import CopyManifest
 from recovery.archive.stores.store import OutputStore
+from recovery.errors import reason_text
 from recovery.logdir.choice import PartitionChoice
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
@@ -43,12 +43,24 @@ class CleanMarker:
         """Return it if the output has that very one."""
         return replace(self, job=None, is_to_go=False)
 
-    def take_away(self, store: OutputStore, manifest: CopyManifest) -> None:
-        """Remove the one that the output has of before."""
-        if self.is_to_go:
-            with suppress(FileNotFoundError):
-                store.remove(self.key)
-            manifest.forget(self.key)
+    def take_away(self, store: OutputStore, manifest: CopyManifest) -> str:
+        """Remove the one that the output has of before; return what there is to say if it does not let that be done.
+
+        The rest is copied all the same: it may be on a dying disk.
+        """
+        if not self.is_to_go:
+            return ""
+        manifest.forget(self.key)  # whatever becomes of it: it vouches for nothing any more
+        try:
+            store.remove(self.key)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            return (
+                f"{store.url}/{self.key}: of before, and cannot be removed: {reason_text(error)}. Remedy: remove "
+                "it before a broker, or recover, starts on the copy"
+            )
+        return ""
 
 
 def marker_key(folder: str) -> str:

@@ -101,10 +101,6 @@ class FileCopier:
             and earlier.figures == figures
         )
 
-    def has_earlier(self, job: CopyJob) -> bool:
-        """Return whether the output has a whole copy of a file, as it is now or once was."""
-        return job.there_bytes is not None and self._manifest.earlier(job.file.key) is not None
-
     def copy(self, job: CopyJob) -> CopyOutcome | None:
         """Copy a file; return None if the run is to end before.
 

@@ -221,6 +221,7 @@ class _Run:
         self._log_dirs = [CopiedLogDir(log_dir=log_dir, folder=folder) for log_dir, folder in folders.items()]
         self._folders = folders
         self._failure: OSError | None = None
+        self._stale_markers: dict[str, str] = {}
         self.warnings: list[str] = []
 
     def run(self) -> CopyReport:
@@ -412,12 +413,12 @@ class _Run:
     ) -> _Planned:
         """Return what is to be read of a log dir, with the marker of a clean shutdown apart from the rest."""
         key = marker_key(log_dir.folder)
-        had_one = output.size_bytes(key) is not None
         marker = CleanMarker(
             key=key,
             job=next((job for job in jobs if job.file.key == key), None),
-            is_to_go=had_one and log_dir.is_listed,
-            may_vouch=had_one or not has_others(log_dir.folder, is_chosen, manifest),
+            is_to_go=output.size_bytes(key) is not None and log_dir.is_listed,
+            may_vouch=manifest.earlier(key) is not None
+            or not has_others(log_dir.folder, is_chosen, manifest),
         )
         return _Planned(log_dir, [job for job in jobs if job.file.key != key], marker)
 
@@ -444,7 +445,8 @@ class _Run:
         missing += [key for one in planned for key in _unlisted(one.log_dir)]
         try:
             for one in to_do:
-                one.marker.take_away(self._store, manifest)
+                if text := one.marker.take_away(self._store, manifest):
+                    self._stale_markers[one.marker.key] = text
             manifest.expect(
                 (file.key for one in planned for file in one.files),
                 missing,
@@ -459,6 +461,9 @@ class _Run:
             if not isinstance(error, OSError):
                 raise
             self._failure = error
+        finally:
+            for text in self._stale_markers.values():
+                self._warn(text)
 
     def _to_do(self, planned: _Planned, copier: FileCopier, manifest: CopyManifest) -> _Planned:
         """Return what is not at the output, and count the rest as it is."""
@@ -468,7 +473,7 @@ class _Run:
                 self._skip(log_dir, job, manifest)
             else:
                 jobs.append(job)
-        if marker.job is not None and copier.is_there(marker.job) and all(map(copier.has_earlier, jobs)):
+        if marker.job is not None and copier.is_there(marker.job) and not jobs:
             self._skip(log_dir, marker.job, manifest)
             marker = marker.as_there()
         to_do = _Planned(log_dir, jobs, marker)
@@ -518,13 +523,16 @@ class _Run:
         if not (is_as_it_is and marker.may_vouch):
             log_dir.left_files -= 1
             log_dir.left_bytes -= marker.job.file.size_bytes
-            self._warn(f"{log_dir.log_dir}: {OTHERS_UNKNOWN if is_as_it_is else NOT_WHOLE}")
+            if marker.key not in self._stale_markers:
+                self._warn(f"{log_dir.log_dir}: {OTHERS_UNKNOWN if is_as_it_is else NOT_WHOLE}")
             return
         manifest.write()
         for job in self._begun([replace(marker.job, there_bytes=None)]):
             outcome = copier.copy(job)
             if outcome is not None:
                 self._account(log_dir, outcome)
+                if outcome.sent_bytes is not None:
+                    self._stale_markers.pop(marker.key, None)
 
     def _warn_of_kept(self, log_dir: CopiedLogDir) -> None:
         """Tell which files have lost bytes; the one with the greatest loss as the example."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -100,6 +101,32 @@ def test_one_of_before_goes_first_and_the_new_one_comes_last(
     assert place.has_marker
 
 
+def test_one_of_before_that_cannot_be_removed_does_not_keep_the_rest_from_being_copied(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a bucket that lets nothing be deleted."""
+
+    def refuse(_self: LocalStore, key: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), key)
+
+    place.copy()
+    place.run_broker(is_clean=True)
+    monkeypatch.setattr(LocalStore, "remove", refuse)
+    with bad_sector(place.log_dir / RECOVERY_POINT_CHECKPOINT, 0):
+        report = place.copy()
+    (warning,) = report.warnings
+    assert report.exit_code == 4
+    assert warning.startswith(
+        f"{place.folder}/{CLEAN_SHUTDOWN_FILE}: of before, and cannot be removed: {os.strerror(errno.EACCES)}. Remedy: "
+    )
+    assert (place.folder / "plain-1" / place.log.name).read_bytes() == place.log.read_bytes()
+    report = place.copy()
+    assert (report.exit_code, report.warnings) == (0, [])
+    assert (place.folder / CLEAN_SHUTDOWN_FILE).stat().st_mtime_ns > place.marker.stat().st_mtime_ns
+    place.marker.unlink()
+    assert place.copy().warnings == [warning]
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_run_that_is_interrupted_leaves_none(
     place: Place, monkeypatch: pytest.MonkeyPatch, restart: bool
@@ -116,13 +143,16 @@ def test_a_run_that_is_interrupted_leaves_none(
     assert place.has_marker
 
 
-def test_one_of_the_same_shutdown_stays_beside_what_cannot_be_read_now(place: Place) -> None:
-    """The copy has all that it vouches for."""
+def test_it_stays_as_long_as_nothing_is_to_be_sent(place: Place) -> None:
     place.copy()
-    os.utime(place.log)
+    before = (place.folder / CLEAN_SHUTDOWN_FILE).stat()
     with bad_sector(place.log, 0):
         report = place.copy()
-    assert (report.exit_code, report.warnings, place.has_marker) == (4, [], True)
+        assert (report.exit_code, report.warnings) == (0, [])
+        assert (place.folder / CLEAN_SHUTDOWN_FILE).stat().st_ino == before.st_ino
+        os.utime(place.log)
+        assert place.copy().exit_code == 4
+    assert not place.has_marker
 
 
 def test_one_of_chosen_partitions_does_not_vouch_for_others(place: Place) -> None:
@@ -133,6 +163,16 @@ def test_one_of_chosen_partitions_does_not_vouch_for_others(place: Place) -> Non
     assert not place.has_marker
     assert place.copy().exit_code == 0
     assert place.has_marker
+
+
+def test_one_of_chosen_partitions_does_not_vouch_for_older_ones(place: Place) -> None:
+    place.copy()
+    place.run_broker(is_clean=True)
+    place.copy(topics=("deleted-records",))
+    assert place.has_marker
+    with bad_sector(place.log, 0):
+        assert place.copy().exit_code == 4
+    assert not place.has_marker
 
 
 def test_it_does_not_vouch_for_what_is_written_to_meanwhile(
