@@ -152,6 +152,11 @@ class _Fetch:
             self.is_cut = True
             kept = rows[rows["last_offset"] < until]
             following = rows[len(kept)]
+            if not len(kept) and self._end_offset is None and int(following["base_offset"]) >= until:
+                raise DamagedSegmentError(
+                    f"{self._name}: its first batch has offset {int(following['base_offset'])}, and the next segment "
+                    f"begins at {until}: it is the log of another segment"
+                )
             if int(following["base_offset"]) < until:
                 raise DamagedSegmentError(
                     f"{self._name}: the batch at position {int(following['position'])} has offsets "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -23,7 +24,7 @@ from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.errors import DamagedSegmentError
 from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import is_file, is_folder, read_small
+from recovery.read.file_system import is_file, is_folder, look_at, read_small
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.write.durable import make_folder_like, write_new
@@ -102,8 +103,13 @@ class Stage:
             write_new(os.path.join(self.staged_log_dir, name), data)
 
     def has_fetched(self, planned: PlannedRestore, source: SourceSegment) -> bool:
-        """Return whether a segment's log is there, whole."""
-        return is_file(os.path.join(self._path(planned.source.name), log_name(source.segment.base_offset)))
+        """Return whether a segment's log is there, whole.
+
+        Nothing was synced before it had its name: after a power failure it may be shorter. How long one is that was cut
+        where the next segment begins is not known, so that is fetched again.
+        """
+        status = look_at(os.path.join(self._path(planned.source.name), log_name(source.segment.base_offset)))
+        return status is not None and stat.S_ISREG(status.st_mode) and status.st_size == source.log_bytes
 
     def fetch(
         self,

@@ -202,6 +202,18 @@ def test_nothing_is_guessed(archive: TieredArchive, case: str) -> None:
     assert sorted(set(after) - {".lock"}) == sorted({*before, "codecs-0"} - {".lock"})
 
 
+@pytest.mark.parametrize("row", [0, 3])
+def test_the_log_of_a_later_segment_is_damage(archive: TieredArchive, row: int) -> None:
+    """All of it would be left to the next segment, and the log would lack what its own one had."""
+    logs = sorted(archive.path.glob("plain-0-*/*.log"))
+    shutil.copyfile(logs[row + 1], logs[row])
+    report = restored(archive, names=["plain-0"], metadata=False)
+    assert report.exit_code == 4
+    (reason,) = one_of(report, "plain-0").reasons
+    assert "it is the log of another segment" in reason
+    assert "Remedy: " in reason
+
+
 def test_an_archive_without_partitions_is_an_error(archive: TieredArchive, tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir()
     options = options_of(archive, url=str(tmp_path / "nothing"), names=())
