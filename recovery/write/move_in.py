@@ -45,11 +45,14 @@ from segfmt.filenames import (
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    SWAP_SUFFIX,
     read_folder_name,
 )
 
 STAGE_FOLDER = "__cluster_metadata-0.restore-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
+RECORD_SUFFIXES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX)
+"""Of files that have the records of a log, also if its broker was killed at the end of a compaction."""
 _INTENT = "intent.json"
 _INTENT_VERSION = 2
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
@@ -265,7 +268,9 @@ class _Move:
         path = os.path.join(self._log_dir, folder)
         if is_there(path) and (
             not is_folder(path)
-            or any(name.endswith(LOG_SUFFIX) and stat.size_bytes for name, stat in list_files(path).items())
+            or any(
+                name.endswith(RECORD_SUFFIXES) and stat.size_bytes for name, stat in list_files(path).items()
+            )
         ):
             raise UnsafeError(
                 f"{path}: it has records, and a restored log was to take its place. Nothing was changed. Remedy: move "

@@ -13,7 +13,13 @@ from recovery.archive.restore.source import SourcePartition
 from recovery.archive.restore.target import ExistingLog, Target
 from recovery.broker.assignments import Assignment
 from recovery.broker.log_retention import LogRetention
-from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, log_name
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    log_name,
+    read_offset,
+    snapshot_name,
+)
 from segfmt.kafka_uuid import format_uuid, read_uuid
 
 _DERIVED_SHARE = 200
@@ -151,8 +157,8 @@ class Planner:
             )
         if remote_start is not None and is_renumbered:
             raise ValueError(
-                "a part of it is in remote storage under its own leader epochs, and the cluster's is lower. Remedy: "
-                "--leader-epochs keep"
+                "a part of it is in remote storage, where batches keep their leader epochs, and those of the others "
+                "would be renumbered. Remedy: --leader-epochs keep"
             )
         planned = PlannedRestore(
             source=source,
@@ -172,6 +178,8 @@ class Planner:
             return _unchanged(planned, existing[0])
         if existing and not existing[0].is_empty:
             raise ValueError(_has_records(planned, existing[0]))
+        if existing and (reason := _goes_back(planned, existing[0])) is not None:
+            raise ValueError(reason)
         moving = self._target.being_moved(source.where.topic, source.where.partition)
         if moving is not None:
             raise ValueError(
@@ -212,14 +220,13 @@ class Planner:
         known = self._target.log_start(where.topic, where.partition)
         if known is None or source.topic_id != format_uuid(topic_id) or known <= source.first_offset:
             return source
-        if source.end_offset is not None and known > source.end_offset + 1 and not self._options.is_aux:
+        if source.end_offset is not None and known > source.end_offset + 1:
             raise ValueError(
                 f"{LOG_START_OFFSET_CHECKPOINT} of this broker says that it begins at offset {known}, and the archive "
                 f"ends at {source.end_offset}. Remedy: take that line out if the archive's records are to come back"
             )
         kept = [one for one in source.segments if one.until_offset is None or one.until_offset > known]
-        end = kept[-1].end_offset if kept else None
-        if not kept or (end is not None and end < known):
+        if not kept:
             return source
         left_out = (
             f"offsets {source.first_offset} to {known - 1} are left out: this broker's {LOG_START_OFFSET_CHECKPOINT} "
@@ -366,6 +373,10 @@ def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
     logs = _logs(planned)
     if existing.topic_id != planned.topic_id or not logs:
         return False
+    if (
+        planned.next_offset is not None and existing.is_empty
+    ):  # what makes it more than the empty log of any broker
+        return existing.names >= {LEADER_EPOCH_CHECKPOINT, snapshot_name(planned.next_offset), *logs}
     last = max(logs)
     cut_short = {log_name(one.segment.base_offset) for one in planned.source.segments if one.overlaps_next}
     return (
@@ -389,6 +400,20 @@ def _has_records(planned: PlannedRestore, existing: ExistingLog) -> str:
     return (
         f"{existing.log_dir}/{name} has records, and is of the topic id {format_uuid(existing.topic_id)}; what is "
         f"restored would be of {format_uuid(planned.topic_id)}. {remedy}"
+    )
+
+
+def _goes_back(planned: PlannedRestore, existing: ExistingLog) -> str | None:
+    """Return why an empty log is not replaced by one that ends before it: offsets would be used a second time."""
+    name, end = planned.source.name, planned.next_offset
+    if end is None and planned.source.end_offset is not None:
+        end = planned.source.end_offset + 1
+    begin = max((read_offset(one) for one in existing.logs), default=0)
+    if end is None or begin <= end or existing.topic_id not in (None, planned.topic_id):
+        return None
+    return (
+        f"{existing.log_dir}/{name} is empty, and its next offset is {begin}; restored it would be {end}, and offsets "
+        f"up to {begin - 1} would be used a second time. Remedy: move that folder out of the log dir if they may be"
     )
 
 

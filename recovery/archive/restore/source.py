@@ -65,6 +65,7 @@ _NOT_WHOLE = "archive copy has not copied all of it. Remedy: start that again; i
 READABLE = "Remedy: see that this user can read it, and start again"
 REBUILT = "Remedy: archive recover rebuilds it"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
+_SOUND_SEGMENTS = "Remedy: put the segments that have them there from another copy of the archive"
 CHANGED_REMEDY = (
     "Remedy: copy it again (archive copy --restart); or, if the copy was recovered or changed on purpose, move "
     f"{MANIFEST_KEY} away while this one is restored (--partition): then what is there is taken as it is"
@@ -260,7 +261,7 @@ def _partition(
         end = ends[-1] if ends else None
         copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
         if layout.is_tiered:
-            reasons += _gaps(segments, ends)
+            reasons += [f"{gap}. {_SOUND_SEGMENTS}" for gap in _gaps(segments, ends)]
             if remote is None:
                 warnings.append(_BY_NAMES_ALONE)
         else:

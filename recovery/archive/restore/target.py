@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -19,14 +20,13 @@ from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
 from recovery.logdir.quarantine_place import is_far, quarantine_root
 from recovery.read.file_system import absolute, is_folder, is_read_only, is_there, read_small
-from recovery.write.move_in import staged_log_dir
+from recovery.write.move_in import RECORD_SUFFIXES, staged_log_dir
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     CLUSTER_METADATA_TOPIC,
     LOCK_FILE,
     LOG_START_OFFSET_CHECKPOINT,
-    LOG_SUFFIX,
     META_PROPERTIES,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
@@ -70,11 +70,13 @@ class ExistingLog:
     """A folder of the partition that is there.
 
     Attributes:
-        logs: sizes in bytes by name of `.log` files.
+        names: of all that is in it.
+        logs: sizes in bytes by name of files with records.
     """
 
     log_dir: str
     topic_id: UUID | None
+    names: AbstractSet[str]
     logs: Mapping[str, int]
 
     @property
@@ -150,12 +152,15 @@ class Target:
                         read_small(os.path.join(path, PARTITION_METADATA))
                     ).topic_id
                 with os.scandir(path) as entries:
-                    logs = {
-                        entry.name: entry.stat().st_size
-                        for entry in entries
-                        if entry.name.endswith(LOG_SUFFIX)
-                    }
-                found.append(ExistingLog(log_dir=target.log_dir, topic_id=topic_id, logs=logs))
+                    sizes = {entry.name: entry.stat(follow_symlinks=False).st_size for entry in entries}
+                found.append(
+                    ExistingLog(
+                        log_dir=target.log_dir,
+                        topic_id=topic_id,
+                        names=sizes.keys(),
+                        logs={name: size for name, size in sizes.items() if name.endswith(RECORD_SUFFIXES)},
+                    )
+                )
         return found
 
     def in_the_way(self, folder: str) -> str | None:
