@@ -27,7 +27,7 @@ from typing import Protocol
 from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat
 from recovery.logdir.listing import file_stat, list_files
-from recovery.logdir.quarantine_place import given_place
+from recovery.logdir.quarantine_place import given_place, quarantine_root
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, PartitionPlan, SaveFile, WriteFile
 from recovery.plan.commit import Commit, plain_name, read_state
 from recovery.plan.undo_plan import read_account
@@ -55,7 +55,8 @@ RECORD_SUFFIXES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX)
 """Of files that have the records of a log, also if its broker was killed at the end of a compaction."""
 _INTENT = "intent.json"
 _INTENT_VERSION = 2
-_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
+CHANGED_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
+"""Those that get the lines of partitions that are moved in."""
 
 
 class OpenQuarantine(Protocol):
@@ -144,6 +145,36 @@ def folders_to_move(log_dir: str) -> list[str]:
     ]
 
 
+def altered_folders(log_dir: str) -> list[str]:
+    """Return the folders in the stage of *log_dir* that are to be moved in, and are not as they were made."""
+    files, staged = _read_intent(log_dir).files, staged_log_dir(log_dir)
+    return [
+        folder
+        for folder in folders_to_move(log_dir)
+        if _contents(list_files(os.path.join(staged, folder))) != _contents(files[folder])
+    ]
+
+
+def _contents(files: Mapping[str, FileStat]) -> Mapping[str, tuple[int, int]]:
+    """Return what tells whether files are those that were made, also in a copy of their log dir."""
+    return {name: (stat.size_bytes, stat.mtime_ns) for name, stat in files.items()}
+
+
+def lost_run(log_dir: str) -> str | None:
+    """Return the run's folder in quarantine that the intent names if it is not there any more, None if it is.
+
+    It was removed, or lies beside the path that the log dir had before.
+
+    Raises:
+        OSError: it cannot be determined.
+    """
+    intent = _read_intent(log_dir)
+    if intent.run is None:
+        return None
+    path = os.path.join(quarantine_root(log_dir, intent.quarantine_dir), intent.run)
+    return None if is_folder(path) else path
+
+
 def move_in(
     log_dir: str,
     partitions: Sequence[MovedIn],
@@ -182,6 +213,8 @@ def finish_move_in(
         kept = [one for one in intent.partitions if one.folder not in given_up]
         _write_intent(log_dir, replace(intent, partitions=kept))
         intent = _read_intent(log_dir)
+        for folder in given_up:
+            shutil.rmtree(os.path.join(staged_log_dir(log_dir), folder))
     return _Move(log_dir, intent, open_quarantine).finish()
 
 
@@ -231,7 +264,7 @@ class _Move:
         """Carry out the last commit, and return whether the log dir is as the interrupted run has left it."""
         commit, run = self._intent.commit, quarantine.run_folder
         moved = set(self._intent.partitions).difference(left)
-        if not all(self._is_moved(one.folder) for one in moved):
+        if lost_run(self._log_dir) is not None or not all(self._is_moved(one.folder) for one in moved):
             return False
         if commit is not None:
             remove_uncommitted(self._log_dir, commit)
@@ -444,7 +477,7 @@ def _checkpoint_plan(
     Those in *made* are written even without a line, unless they are there.
     """
     saves, writes = [], []
-    for name in _CHECKPOINTS:
+    for name in CHANGED_CHECKPOINTS:
         path = os.path.join(log_dir, name)
         content = _content(path)
         before = {} if content is None else read_offset_checkpoint(content)
@@ -476,7 +509,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _files_of(log_dir: str) -> dict[str, FileStat]:
-    names = (*_CHECKPOINTS, CLEAN_SHUTDOWN_FILE)  # the marker stays, as the account must say
+    names = (*CHANGED_CHECKPOINTS, CLEAN_SHUTDOWN_FILE)  # the marker stays, as the account must say
     found = (
         (name, look_at(os.path.join(log_dir, name)))
         for own in names

@@ -137,6 +137,9 @@ class Planner:
         topic_id = self._topic_id(source)
         source = self._with_log_start(source, topic_id)
         assignment = self._assignment(source, topic_id)
+        offline_dir = self._target.offline_dir_of(source.name)
+        if offline_dir is not None:
+            raise ValueError(f"its folder is in {offline_dir}, which is offline. Remedy: bring that back")
         existing = self._target.existing(source.name)
         in_the_way = self._target.in_the_way(source.name)
         if in_the_way is not None:

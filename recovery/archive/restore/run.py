@@ -62,6 +62,7 @@ from recovery.write.move_in import (
     folders_to_move,
     has_intent,
     intended_folders,
+    lost_run,
     remove_stage,
 )
 from recovery.write.quarantine import Quarantine
@@ -239,6 +240,11 @@ class _Run:
             f"{log_dir}: what an interrupted restore has made of {folder} is given up: {reason}"
             for folder, reason in given_up.items()
         ]
+        lost = lost_run(log_dir)
+        if lost is not None:
+            self._warnings.append(
+                f"{lost}: gone, with what the interrupted restore had saved there: undo takes back what comes now alone"
+            )
         left = tuple(folder for folder in intended_folders(log_dir) if folder not in given_up)
         if self._options.broker.dry_run:
             to_come = [folder for folder in folders_to_move(log_dir) if folder not in given_up]

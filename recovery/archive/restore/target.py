@@ -20,7 +20,7 @@ from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
 from recovery.logdir.quarantine_place import is_far, quarantine_root
 from recovery.read.file_system import absolute, is_folder, is_read_only, is_there, read_small
-from recovery.write.move_in import RECORD_SUFFIXES, staged_log_dir
+from recovery.write.move_in import CHANGED_CHECKPOINTS, RECORD_SUFFIXES, has_intent, staged_log_dir
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
@@ -29,7 +29,6 @@ from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
     FolderState,
     PartitionFolder,
     read_folder_name,
@@ -163,6 +162,14 @@ class Target:
                 )
         return found
 
+    def offline_dir_of(self, folder: str) -> str | None:
+        """Return the offline log dir that has a partition's folder, None if none is seen to have it."""
+        for target in self.log_dirs:
+            with suppress(OSError):
+                if not target.is_live and is_there(os.path.join(target.log_dir, folder)):
+                    return target.log_dir
+        return None
+
     def in_the_way(self, folder: str) -> str | None:
         """Return the path of what has the name of a partition's folder and is none; None if there is nothing."""
         for target in self.log_dirs:
@@ -254,7 +261,7 @@ def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned
         log_count=len(logs),
         futures={(log.topic, log.partition): log.name for log in logs if log.state is FolderState.FUTURE},
         usable_bytes=usable,
-        error=error or _malformed(log_dir),
+        error=error or _without_lines(log_dir),
     )
 
 
@@ -284,16 +291,21 @@ def _with_remedy(error: OSError | str) -> OSError | str:
     return error if remedy is None else f"{error_text(error)}. Remedy: {remedy}"
 
 
-def _malformed(log_dir: str) -> str | None:
-    """Return which checkpoint no line can be entered in, None if there is none."""
-    for name in (LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT):
+def _without_lines(log_dir: str) -> OSError | str | None:
+    """Return why no line can be entered in one of the checkpoints, None if it can."""
+    for name in CHANGED_CHECKPOINTS:
         path = os.path.join(log_dir, name)
         try:
             read_offset_checkpoint(read_small(path))
+        except FileNotFoundError:
+            continue
         except FormatError as error:
-            return f"{path}: {error}. Remedy: kafka-log-recovery recover --repair moves it away"
-        except OSError:
-            continue  # who needs it meets that again
+            # recover waits until an interrupted restore is finished, and that for this file
+            by_hand = "move it out of the log dir, and start again"
+            remedy = by_hand if has_intent(log_dir) else "kafka-log-recovery recover --repair moves it away"
+            return f"{path}: {error}. Remedy: {remedy}"
+        except OSError as error:
+            return _with_remedy(error)
     return None
 
 

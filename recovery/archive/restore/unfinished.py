@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from recovery.archive.restore.target import Target
 from recovery.read.file_system import read_small
-from recovery.write.move_in import folders_to_move, staged_log_dir
+from recovery.write.move_in import altered_folders, folders_to_move, staged_log_dir
 from segfmt.filenames import PARTITION_METADATA, read_folder_name
 from segfmt.partition_metadata import read_partition_metadata
 
@@ -19,7 +19,11 @@ def outdated(target: Target, log_dir: str) -> Mapping[str, str]:
         UnsafeError: the intent is not of this tool.
         FormatError, OSError: a staged folder cannot be read.
     """
-    reasons = {folder: _reason(target, log_dir, folder) for folder in folders_to_move(log_dir)}
+    altered = altered_folders(log_dir)
+    reasons = {
+        folder: "it was altered since" if folder in altered else _reason(target, log_dir, folder)
+        for folder in folders_to_move(log_dir)
+    }
     return {folder: reason for folder, reason in reasons.items() if reason is not None}
 
 

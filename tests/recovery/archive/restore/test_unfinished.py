@@ -19,6 +19,7 @@ from recovery.archive.restore.run import restore
 from recovery.engine.api import recover
 from recovery.engine.options import RecoverOptions
 from recovery.errors import UnsafeError
+from recovery.saved.purge import purge
 from recovery.saved.undo import undo
 from recovery.write.move_in import STAGE_FOLDER, finish_move_in
 from recovery.write.quarantine import Quarantine
@@ -352,3 +353,95 @@ def test_what_a_broker_made_while_an_undo_was_interrupted_is_left(bench: Bench) 
     made.rename(bench.archive.root / "made")
     undo([str(log_dir) for log_dir in bench.archive.log_dirs])
     assert bench.trees() == before
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+def test_a_checkpoint_without_place_for_lines_is_known_before_anything_is_done(
+    bench: Bench, name: str
+) -> None:
+    path = bench.log_dir / f"{name}-offset-checkpoint"
+    path.write_bytes(b"0\n1\ngarbage\n")
+    before = bench.trees()
+    for dry_run in (True, False):
+        options = bench.options()
+        report = restore(replace(options, broker=replace(options.broker, dry_run=dry_run)))
+        error = report.log_dirs[1].error or ""
+        assert (report.exit_code, error.startswith(f"{path}: line 3: ")) == (4, True)
+        assert error.endswith("Remedy: kafka-log-recovery recover --repair moves it away")
+        assert {one.status for one in report.partitions} == {"refused"}
+        assert bench.trees() == before
+    recover(
+        [str(log_dir) for log_dir in bench.archive.log_dirs], replace(bench.options().broker, repair=True)
+    )
+    assert bench.restored()[0].exit_code == 0
+
+
+def test_an_interrupted_restore_and_a_malformed_checkpoint_do_not_wait_for_each_other(bench: Bench) -> None:
+    """`recover --repair` refuses until the restore is finished."""
+    bench.killed(BETWEEN_FOLDERS)
+    path = bench.log_dir / "log-start-offset-checkpoint"
+    path.write_bytes(b"0\n1\ngarbage\n")
+    report, _ = bench.restored()
+    error = report.log_dirs[1].error or ""
+    assert error.endswith("Remedy: move it out of the log dir, and start again")
+    path.rename(bench.archive.root / "moved-out")
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert {one.status for one in found.values()} == {"unchanged"}
+
+
+def test_what_an_interrupted_restore_has_saved_is_not_purged(bench: Bench) -> None:
+    bench.killed(BETWEEN_FOLDERS)
+    with pytest.raises(UnsafeError, match=r"Nothing was purged\. Remedy: start archive restore again"):
+        purge([str(bench.log_dir)], None, lambda _run: True)
+
+
+@pytest.mark.parametrize("point", [BEFORE_FOLDERS, BETWEEN_FOLDERS, BEFORE_LINES, AMID_LINES])
+def test_it_goes_on_without_its_quarantine(bench: Bench, point: KillPoint) -> None:
+    """Removed by hand, or left beside the path that the log dir had before."""
+    bench.killed(point)
+    shutil.rmtree(f"{bench.log_dir}.quarantine")
+    before = bench.trees()[1]
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert {one.status for one in found.values()} == {"unchanged"}
+    assert any("undo takes back what comes now alone" in text for text in report.warnings)
+    undo([str(bench.log_dir)])
+    after = bench.trees()[1]
+    for name in before:
+        if "/" not in name and name.endswith("-offset-checkpoint"):
+            assert read_offset_checkpoint(after[name]) == read_offset_checkpoint(before[name])
+    assert not {name for name in after if name.startswith(NAMES)}
+
+
+def _with_another_id(folder: Path) -> None:
+    (folder / "partition.metadata").write_bytes(b"junk")
+
+
+def _without_an_id(folder: Path) -> None:
+    (folder / "partition.metadata").unlink()
+
+
+def _without_a_log(folder: Path) -> None:
+    sorted(folder.glob("*.log"))[1].unlink()
+
+
+def _with_another_file(folder: Path) -> None:
+    (folder / "notes.txt").write_text("do not delete")
+
+
+@pytest.mark.parametrize("alter", [_with_another_id, _without_an_id, _without_a_log, _with_another_file])
+def test_a_staged_folder_that_was_altered_is_made_anew(bench: Bench, alter: Callable[[Path], None]) -> None:
+    bench.killed(BETWEEN_FOLDERS)
+    alter(bench.log_dir / STAGE_FOLDER / "log-dir" / "plain-0")
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert {name: one.status for name, one in found.items()} == {
+        "codecs-0": "unchanged",
+        "plain-0": "restored",
+    }
+    assert any("made of plain-0 is given up: it was altered since" in text for text in report.warnings)
+    folder = Path(str(found["plain-0"].log_dir)) / "plain-0"
+    archived = {path.name[:20]: path.read_bytes() for path in bench.archive.path.glob("plain-0-*/*.log")}
+    assert {path.stem: path.read_bytes() for path in folder.glob("*.log")} == archived
+    assert not (folder / "notes.txt").exists()
