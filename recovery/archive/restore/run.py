@@ -100,7 +100,10 @@ def restore(
         if broker.dry_run:
             offline |= unwritable(one for one in dirs.log_dirs if one not in offline)
         facts = broker_facts(
-            dirs, broker, is_place_configured=options.log_dirs is None, offline=offline.keys()
+            dirs,
+            replace(broker, force=True),  # checkpoints are saved whether there is a marker or not
+            is_place_configured=options.log_dirs is None,
+            offline=offline.keys(),
         )
         for problems in facts.problems.values():
             for problem in problems:
@@ -129,6 +132,7 @@ class _Run:
         self._warnings: list[str] = list(options.broker.config_notes)
         self._results: list[RestoredPartition] = []
         self._in_part: list[str] = []
+        self._staged_bytes: dict[str, int] = {}  # when what is usable was measured; see `staged_bytes`
         self._now_ms = options.broker.now_ms or time.time_ns() // 1_000_000
 
     def run(self) -> RestoreReport:
@@ -227,6 +231,7 @@ class _Run:
         """Move in what an interrupted run had fetched, recovered and begun to move."""
         for log_dir in self._live_dirs():
             try:
+                self._staged_bytes[log_dir] = staged_bytes(log_dir)
                 if has_intent(log_dir):
                     self._finish_move_in(log_dir)
                 elif self._options.broker.restart and not self._options.broker.dry_run:
@@ -360,11 +365,13 @@ class _Run:
             )
             together = sum(needed[log_dir] for log_dir in log_dirs)
             # What an interrupted run has staged is there already, or is removed first
-            if room is not None and together > room + sum(map(staged_bytes, log_dirs)):
+            staged = sum(self._staged_bytes.get(log_dir, 0) for log_dir in log_dirs)
+            if room is not None and together > room + staged:
+                besides = f", besides {bytes_text(staged)} that are staged" if staged else ""
                 reasons |= dict.fromkeys(
                     log_dirs,
                     f"{', '.join(log_dirs)}: {bytes_text(together)} are needed there, and {bytes_text(room)} are "
-                    "usable. Remedy: make room, or restore fewer partitions at a time (--topic, --partition)",
+                    f"usable{besides}. Remedy: make room, or restore fewer partitions at a time (--topic, --partition)",
                 )
         kept = [one for one in planned if one.log_dir not in reasons]
         without = [

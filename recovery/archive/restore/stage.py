@@ -28,7 +28,7 @@ from recovery.read.file_system import is_file, is_folder, look_at, read_small
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.write.durable import make_folder_like, write_new
-from recovery.write.move_in import STAGE_FOLDER, staged_log_dir
+from recovery.write.move_in import STAGE_FOLDER, folders_to_move, has_intent, staged_log_dir
 from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
 from segfmt.errors import FormatError
@@ -245,9 +245,18 @@ class Stage:
 
 
 def staged_bytes(log_dir: str) -> int:
-    """Return the bytes of all files in the stage of *log_dir*, as far as they can be seen."""
+    """Return the bytes of all files in the stage of *log_dir* but those that are to be moved in, as far as seen.
+
+    Raises:
+        UnsafeError: the intent is not of this tool.
+        OSError: it cannot be read.
+    """
     size_bytes = 0
+    to_move = folders_to_move(log_dir) if has_intent(log_dir) else ()
+    kept = {os.path.join(staged_log_dir(log_dir), one) for one in to_move}
     for folder, _, names in os.walk(os.path.join(log_dir, STAGE_FOLDER)):
+        if folder in kept:
+            continue
         for name in names:
             with suppress(OSError):
                 size_bytes += os.lstat(os.path.join(folder, name)).st_size

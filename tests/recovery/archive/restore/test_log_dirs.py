@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from recovery.archive.restore.report import RestoreReport
 from recovery.archive.restore.run import restore
 from recovery.archive.restore.stage import Stage
 from recovery.engine.options import RecoverOptions
+from recovery.errors import UnsafeError
 from recovery.read import opened_log
 from recovery.stop_request import StopRequest
 from recovery.watch.events import (
@@ -38,7 +40,9 @@ from recovery.watch.events import (
 )
 from recovery.watch.gauges import Gauges
 from recovery.write.move_in import STAGE_FOLDER
+from tests import ROOT
 from tests.brokers.tiered_broker import TieredArchive
+from tests.faults.killed import KillPoint
 from tests.logs.samples import unpack
 from tests.recovery.archive.restore.test_restore import LOST, one_of, options_of, trees, with_losses
 from tests.runs.command import run
@@ -271,6 +275,55 @@ def test_what_is_staged_already_needs_no_room(archive: TieredArchive) -> None:
         assert report.exit_code == 0, report.to_text()
         fetched_and_checked = sum(event.scanned_bytes for event in events if isinstance(event, BytesScanned))
         assert fetched_and_checked == 2 * size_bytes - staged
+
+
+@needs(MOUNTS)
+def test_what_restart_removes_counts_as_room(archive: TieredArchive) -> None:
+    names = ["transactions-1"]
+    dry = {"dry_run": True}
+    needed = restore(options_of(archive, names=names, broker=dry)).log_dirs[1].needed_bytes
+    with small_disk(archive.log_dirs[1], needed + (needed >> 1)) as disk:
+        staged = disk / STAGE_FOLDER / "log-dir" / "transactions-1"
+        staged.mkdir(parents=True)
+        (staged / "00000000000000000000.log").write_bytes(bytes(needed))
+        for broker in (dry | {"restart": True}, {"restart": True}):
+            report = restore(options_of(archive, names=names, broker=broker))
+            assert report.exit_code == 0, report.to_text()
+
+
+@needs(MOUNTS)
+def test_what_is_moved_in_first_is_no_room(archive: TieredArchive) -> None:
+    """Although it lies in the stage: a dry run must not take its bytes for free."""
+    log_dir = archive.log_dirs[1]
+    point = KillPoint(event="os.rename", path=rf"{STAGE_FOLDER}/log-dir/codecs-0$")
+    others = {"names": ["transactions-1"]}
+    needed = restore(options_of(archive, **others, broker={"dry_run": True})).log_dirs[1].needed_bytes
+    with small_disk(log_dir, 4 << 20) as disk:
+        command = [*point.command(), "archive", "restore", str(archive.path), "--partition", "codecs-0"]
+        command += ["-c", str(archive.root / "server.properties")]
+        assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == -9
+        room = os.statvfs(disk)
+        (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize - needed + 100_000))
+        for dry_run in (True, False):
+            report = restore(options_of(archive, **others, broker={"dry_run": dry_run}))
+            assert [one.status for one in report.partitions] == ["refused"]
+            assert "are needed there" in report.partitions[0].reasons[0]
+
+
+@needs(MOUNTS)
+def test_a_quarantine_that_cannot_be_written_is_known_before_anything_is_done(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    """The log dirs have markers: a recovery would have nothing to save there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    before = trees(archive)
+    with mounting(disk, "tmpfs", "size=64m"):
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for dry_run in (True, False):
+            with pytest.raises(UnsafeError, match=r"could not be kept in quarantine: .* mounted read-only"):
+                restore(options_of(archive, broker={"quarantine_dir": str(disk), "dry_run": dry_run}))
+    assert trees(archive) == before
 
 
 def test_what_an_interrupted_run_has_moved_in_is_told(archive: TieredArchive) -> None:
