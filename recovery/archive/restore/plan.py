@@ -235,6 +235,10 @@ class Planner:
             f"offsets {source.first_offset} to {known - 1} are left out: this broker's {LOG_START_OFFSET_CHECKPOINT} "
             "says that they were deleted"
         )
+        if self._options.is_aux:
+            left_out += (
+                ", so a broker deletes them from remote storage. Remedy: take that line out to keep them"
+            )
         return replace(source, segments=kept, log_start_offset=known, warnings=(*source.warnings, left_out))
 
     def _assignment(self, source: SourcePartition, topic_id: UUID) -> Assignment | None:

@@ -95,6 +95,7 @@ def test_deleted_records_stay_deleted_up_to_the_archives_end(archive: TieredArch
     one = both(archive, is_aux=is_aux)
     assert (one.status, one.log_start_offset, one.log_end_offset) == ("restored", END, END)
     assert any(text.startswith(f"offsets 0 to {END - 1} are left out: ") for text in one.warnings)
+    assert any("a broker deletes them from remote storage" in text for text in one.warnings) == is_aux
     assert read_offset_checkpoint(path.read_bytes())["codecs", 0] == END
 
 
