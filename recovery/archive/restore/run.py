@@ -302,7 +302,7 @@ class _Run:
             if view is not None:
                 view.require_log_dirs(is_tiered=layout.is_tiered)
             accounts = None if layout.is_tiered else CopyAccounts(store)
-            for source in find_partitions(store, layout, is_chosen, view, accounts):
+            for source in find_partitions(store, layout, is_chosen, view, accounts, self._wanted_id):
                 self._stop.check()
                 archived_ids[source.topic_id] = source.where.topic
                 one = planner.plan(as_served(store, source) if options.is_aux else source)
@@ -333,6 +333,13 @@ class _Run:
                 "its layout (--layout)"
             )
         return planned, results
+
+    def _wanted_id(self, topic: str) -> str | None:
+        """Return the id that *topic* is restored under, None if it is not known."""
+        known, given = self._target.topic_id(topic), self._options.topic_ids.get(topic)
+        if known is None and given is not None:
+            known = read_uuid(given)
+        return None if known is None else format_uuid(known)
 
     def _given_up(self, planned: PlannedRestore, stores: Sequence[Store]) -> list[str]:
         """Return what a replica in the log dirs of brokers has behind the archive's end."""

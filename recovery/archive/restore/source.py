@@ -6,7 +6,7 @@ Where the metadata topic is known (`--metadata`), a broker's lineage decides; el
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -134,11 +134,14 @@ def find_partitions(
     is_chosen: PartitionChoice,
     broker: BrokerView | None,
     accounts: CopyAccounts | None,
+    topic_id_of: Callable[[str], str | None],
 ) -> Iterator[SourcePartition]:
     """Yield the chosen partitions of an archive, each once; what cannot be restored with the reasons.
 
     Args:
         accounts: what copies say of the folders; None for tiered storage.
+        topic_id_of: the id that a topic is restored under, None if not known: tiered storage may also have what is left
+            of a deleted topic of that name.
 
     Raises:
         UsageError: the manifest of a copy cannot be understood.
@@ -176,7 +179,9 @@ def find_partitions(
     for twins in by_partition.values():
         rank = min(one.rank for one in twins)
         best = [one for one in twins if one.rank == rank]
-        yield _restorable(store, layout, best, broker)
+        topic_id = topic_id_of(best[0].where.topic)
+        own = [one for one in best if one.where.topic_id and one.where.topic_id == topic_id]
+        yield _restorable(store, layout, own or best, broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +207,10 @@ def _restorable(
     """Return what is restored of a partition that is in *folders*; of more than one, nothing."""
     one = folders[0]
     if len(folders) > 1:
+        meant = "one" if layout.is_tiered else "folder of the log dir"
         reason = (
             f"the archive has it {len(folders)} times: {', '.join(folder.where.prefix for folder in folders)}. Remedy: "
-            "name the folder of the log dir that is meant as the archive"
+            f"name the {meant} that is meant as the archive"
         )
         return SourcePartition(where=one.where, layout=layout, reasons=(reason,))
     if one.walked is None:

@@ -223,6 +223,21 @@ def test_an_archive_without_partitions_is_an_error(archive: TieredArchive, tmp_p
         restore(replace(options, archive=replace(options.archive, layout="local-tiered")))
 
 
+@pytest.mark.parametrize("is_aux", [False, True])
+def test_what_is_left_of_a_deleted_topic_is_not_in_the_way(archive: TieredArchive, is_aux: bool) -> None:
+    """Of the same name: brokers leave its objects in remote storage if they cannot be deleted."""
+    (folder,) = archive.path.glob("codecs-0-*")
+    shutil.copytree(folder, archive.path / "codecs-0-AAAAAAAHAAAAAAAAAAAAAA")
+    report = restored(archive, names=["codecs-0"], is_aux=is_aux)
+    assert report.exit_code == 0, report.to_text()
+    folder.rename(archive.path / "codecs-0-AAAAAAAIAAAAAAAAAAAAAA")
+    lost = LOST["codecs-0"]
+    shutil.rmtree(archive.root / lost / "codecs-0")
+    (reason,) = one_of(restored(archive, names=["codecs-0"], is_aux=is_aux), "codecs-0").reasons
+    assert reason.startswith("the archive has it 2 times: ")
+    assert reason.endswith("Remedy: name the one that is meant as the archive")
+
+
 def test_a_topic_of_another_cluster_is_refused(archive: TieredArchive) -> None:
     report = restored(archive, names=["gone-0"], metadata=False)
     assert "the cluster does not know the topic" in " ".join(one_of(report, "gone-0").reasons)
