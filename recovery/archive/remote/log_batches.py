@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from native.crc32c import crc32c_of_bytes
 from recovery.check.finding import Finding, Rule
+from recovery.read.batch_probe import is_zero_range
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Windows
 from segfmt import byte_layout
@@ -93,16 +94,18 @@ class LoggedBatch(NamedTuple):
 
 
 def read_batches(
-    log: OpenedLog, report: Callable[[Finding], None], *, name: str = ""
+    log: OpenedLog, report: Callable[[Finding], None], *, name: str = "", position: int = 0
 ) -> Iterator[LoggedBatch]:
     """Yield the sound batches of *log*; report damage to *report*.
 
-    A crash, or copying a live log, leaves a log that ends within its last batch (rule torn-batch).
+    A crash, or copying a live log, leaves a log that ends within its last batch (rule torn-batch). Zeros to its end are
+    what a broker has preallocated.
 
     Args:
         log: opened; the caller closes it.
         report: called for each damage, in order of position.
         name: of the log, for findings.
+        position: of a batch to begin with.
 
     Raises:
         OSError: it cannot be read.
@@ -112,6 +115,7 @@ def read_batches(
         report(Finding(file=name, position=position, rule=rule, detail=detail))
 
     windows = Windows(log, most_batch_bytes=MOST_BATCH_BYTES, may_shrink=True)
+    windows.position = position
     for window in windows:
         if window.large_bytes:
             tell(window.position, "too-large", f"a batch of {window.large_bytes} bytes is not read")
@@ -126,7 +130,12 @@ def read_batches(
                 if batch is not None:
                     yield batch
         except FormatError as error:
-            tell(window.position + consumed, "batch-length", f"not a batch: {error}")
+            # What was read is looked at first: a broker at work may be writing there by now
+            is_preallocated = not any(data[consumed:]) and is_zero_range(
+                log, window.position + len(data), log.end_position
+            )
+            if not is_preallocated:
+                tell(window.position + consumed, "batch-length", f"not a batch: {error}")
             return
         windows.position = position = window.position + consumed
         if position + window.batch_bytes_at(position) > windows.end_position:

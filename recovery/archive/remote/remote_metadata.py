@@ -26,12 +26,15 @@ from uuid import UUID
 
 from recovery.archive.remote.log_batches import LoggedBatch, read_batches
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
+from recovery.archive.remote.log_ends import read_log_end
 from recovery.archive.remote.remote_cache import RemoteLogCache
+from recovery.archive.remote.replicas import read_leader_epochs
 from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
 from recovery.errors import error_text
+from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (
@@ -79,20 +82,28 @@ class Source:
         store: the log dir, or the folder itself.
         logs: its segments, ascending; two sources are equal if these are.
         objects: all files of the folder.
+        last_epoch: the last line of its leader epochs; None if they cannot be read.
     """
 
     store: Store
     logs: Sequence[StoredObject]
     objects: Sequence[StoredObject] = field(compare=False)
+    last_epoch: LeaderEpochEntry | None = field(compare=False)
 
     @property
     def reach(self) -> tuple[str, int]:
-        """A value that grows with the log's end: the name of its last segment, and its size."""
+        """A value that grows with the log's end, if segments begin at the same offsets as those of others."""
         return self.logs[-1].name, self.logs[-1].size_bytes
+
+    def is_before(self, other: Source) -> bool:
+        """Return whether it ends in an earlier leader epoch than *other*."""
+        if self.last_epoch is None or other.last_epoch is None:
+            return False
+        return self.last_epoch < other.last_epoch
 
 
 Sources = dict[int, list[Source]]
-"""The replicas of the partitions of the topic, those that reach furthest first."""
+"""The replicas of the partitions of the topic, as `find_sources` returns them."""
 
 
 class RemoteMetadata:
@@ -312,8 +323,8 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
 
     Args:
         stores: log dirs, of one broker or of several, or copies of them; or the folder of a metadata partition itself.
-            Of several replicas of a metadata partition the one that reaches furthest is read, and after its end, if it
-            must have reached further, the others.
+            Of several replicas of a metadata partition those of the latest leader epoch are read: one of them, and
+            what others have after its end.
         folder: for the temporary file.
 
     Raises:
@@ -348,7 +359,10 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
 
 
 def find_sources(stores: Iterable[Store]) -> Sources:
-    """Return the replicas of each partition that have a segment, those that reach furthest first."""
+    """Return the replicas of each partition that have a segment and no earlier last leader epoch than another.
+
+    What is in an earlier epoch alone was never committed: the leader after it does not have it.
+    """
     sources: Sources = {}
     for store in stores:
         level = store.list_level("")
@@ -362,24 +376,24 @@ def find_sources(stores: Iterable[Store]) -> Sources:
                 (stored for stored in objects if _LOG.fullmatch(stored.name)), key=lambda stored: stored.name
             )
             if logs:
-                sources.setdefault(partition, []).append(Source(store=store, logs=logs, objects=objects))
-    return {
-        partition: sorted(replicas, key=lambda replica: replica.reach, reverse=True)
-        for partition, replicas in sources.items()
-    }
+                epochs = read_leader_epochs(store, prefix)
+                last_epoch = epochs[-1] if epochs else None
+                replica = Source(store=store, logs=logs, objects=objects, last_epoch=last_epoch)
+                sources.setdefault(partition, []).append(replica)
+    return {partition: _of_latest_epoch(replicas) for partition, replicas in sources.items()}
+
+
+def _of_latest_epoch(replicas: Sequence[Source]) -> list[Source]:
+    latest = [one for one in replicas if not any(one.is_before(other) for other in replicas)]
+    # One whose epochs are not known comes last: what it has may never have been committed
+    return sorted(latest, key=lambda one: (one.last_epoch is not None, one.reach), reverse=True)
 
 
 def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:
-    """Read the first of *replicas*, and what the others have after its end.
-
-    These only if it must have reached further: that was told, or its last batch is torn, as in a copy of a log dir
-    whose broker was at work.
-    """
-    torn_before = metadata.counts["torn-tail"]
+    """Read the first of *replicas*, and what the others have after its end."""
     end_offset = _read_logs(metadata, replicas[0], 0)
-    is_torn = metadata.counts["torn-tail"] > torn_before
     for replica in replicas[1:]:
-        if end_offset < told.end_offset or is_torn:
+        if end_offset < read_log_end(replica.store, replica.objects):
             end_offset = _read_logs(metadata, replica, end_offset)
     if end_offset < told.end_offset:
         last = replicas[0].logs[-1]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from recovery.archive.remote.log_ends import read_log_end
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, unreadable
@@ -20,7 +21,6 @@ from segfmt.errors import FormatError
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
-    LOG_SUFFIX,
     PARTITION_METADATA,
     read_offset,
 )
@@ -139,16 +139,14 @@ class Replicas:
             topic_id=found_id,
             log_start_fault=fault,
             log_start_offset=starts.get((where.topic, where.partition)),
-            epochs=_epochs_at(store, prefix),
+            epochs=read_leader_epochs(store, prefix),
         )
 
 
-def _reach(replica: Replica) -> tuple[str, int, int]:
-    """Return a value that grows with the log's end, and then with its start."""
+def _reach(replica: Replica) -> tuple[int, int]:
+    """Return where the log ends, and where it begins."""
     objects = replica.store.list_level(replica.prefix).objects
-    logs = [(stored.name, stored.size_bytes) for stored in objects if stored.name.endswith(LOG_SUFFIX)]
-    name, size_bytes = max(logs, default=("", 0))
-    return name, size_bytes, replica.log_start_offset or 0
+    return read_log_end(replica.store, objects), replica.log_start_offset or 0
 
 
 def _folders(store: Store) -> Iterator[tuple[str, str]]:
@@ -179,7 +177,8 @@ def _topic_id_at(store: Store, prefix: str) -> UUID | None:
         return None
 
 
-def _epochs_at(store: Store, prefix: str) -> tuple[LeaderEpochEntry, ...]:
+def read_leader_epochs(store: Store, prefix: str) -> tuple[LeaderEpochEntry, ...]:
+    """Return the leader epochs in the partition's folder at *prefix*; none if they are missing or malformed."""
     try:
         return tuple(read_leader_epoch_checkpoint(_read(store, prefix + LEADER_EPOCH_CHECKPOINT)))
     except (OSError, FormatError):

@@ -424,6 +424,47 @@ def test_of_several_copies_the_one_that_reaches_furthest_is_read(tmp_path):
         assert metadata.record_count == 60
 
 
+def test_what_another_replica_has_after_the_first_is_read(tmp_path):
+    """A follower that is behind, and began a segment later than its leader: nothing beside the logs tells of more."""
+    history = a_history()
+    write_metadata(tmp_path / "leader", history, segment_batches=100)
+    logs = write_metadata(tmp_path / "follower", history)
+    logs[-1].write_bytes(logs[-1].read_bytes()[: -_last_batch_bytes(logs[-1])])
+    for folders in (("leader", "follower"), ("follower", "leader")):
+        with read(*(tmp_path / name for name in folders)) as metadata:
+            assert metadata.record_count == 60, folders
+
+
+def test_what_an_earlier_leader_has_not_committed_is_not_read(tmp_path):
+    """It reaches further, and its files and checkpoints tell of more: the leader of the next epoch has cut that off."""
+    history = a_history()
+    write_metadata(tmp_path / "leader", history[:51], segment_batches=100)
+    write_metadata(tmp_path / "before", history, segment_batches=100)
+    (tmp_path / "before" / "replication-offset-checkpoint").write_bytes(_checkpoint(60))
+    for name, epochs in (("leader", [(3, 0), (5, 51)]), ("before", [(3, 0)])):
+        (tmp_path / name / "__remote_log_metadata-0" / "leader-epoch-checkpoint").write_bytes(
+            encode_leader_epoch_checkpoint([LeaderEpochEntry(*one) for one in epochs])
+        )
+    for folders in (("leader", "before"), ("before", "leader")):
+        with read(*(tmp_path / name for name in folders)) as metadata:
+            assert (metadata.record_count, rules(metadata)) == (51, []), folders
+    (tmp_path / "before" / "__remote_log_metadata-0" / "leader-epoch-checkpoint").unlink()
+    with read(tmp_path / "before", tmp_path / "leader") as metadata:
+        assert metadata.record_count == 60  # of which epoch it is nobody knows
+
+
+@pytest.mark.parametrize("zeros", [40, 9 << 20])
+def test_zeros_at_the_end_were_preallocated(tmp_path, zeros):
+    (log,) = write_metadata(tmp_path, a_history(), segment_batches=100)
+    log.write_bytes(log.read_bytes() + bytes(zeros))
+    with read(tmp_path) as metadata:
+        assert metadata.record_count == 60
+        assert rules(metadata) == []
+    log.write_bytes(log.read_bytes() + b"\1")
+    with read(tmp_path) as metadata:
+        assert rules(metadata) == ["damaged-batch"]
+
+
 def test_other_folders_are_passed_over(tmp_path):
     for name in ("__remote_log_metadata-1.0123-delete", "__remote_log_metadata-x", "orders-0"):
         write_metadata(tmp_path / "x", a_history(2))
