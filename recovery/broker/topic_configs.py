@@ -187,11 +187,7 @@ def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
 def _read_value(topic: str, key: str, value: object) -> str:
     origin = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
     if key not in TOPIC_CONFIG_NAMES:
-        import difflib  # only needed after a mistake
-
-        similar = difflib.get_close_matches(key, TOPIC_CONFIG_NAMES, n=1)
-        hint = f"; is {similar[0]} meant?" if similar else ""
-        raise UsageError(f"{origin}: {key} is not a setting of a topic{hint}")
+        raise UsageError(f"{origin}: {key} is not a setting of a topic{_hint(key, TOPIC_CONFIG_NAMES)}")
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int):
@@ -205,5 +201,14 @@ def without_effect(
     """Return a sentence for each topic that is given settings and has no log *where* this run looks."""
     return [
         f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies {where}, so its settings have no effect"
+        f"{_hint(topic, topics_here)}"
         for topic in sorted(overrides.keys() - topics_here)
     ]
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """Return the question whether the most similar of the *known* names was meant; empty if none is similar."""
+    import difflib  # only needed after a mistake
+
+    similar = difflib.get_close_matches(name, known, n=1)
+    return f"; is {similar[0]} meant?" if similar else ""

@@ -586,7 +586,7 @@ def test_misspelled_settings_are_refused_or_told(archive: TieredArchive, tmp_pat
     given = json.dumps({"plan": {"retention.ms": 1}})
     done = run("archive", "metrics", "--metadata", dirs(archive), "--topic-config", given, "--format", "json")
     assert done.report["warnings"] == [
-        "--topic-config: no log of plan lies in the log dirs, so its settings have no effect"
+        "--topic-config: no log of plan lies in the log dirs, so its settings have no effect; is plain meant?"
     ]
 
 
@@ -611,6 +611,7 @@ def test_wrong_paths_and_names_are_refused_with_a_remedy(archive: TieredArchive,
                 "--topic plan: not found in .*topics with similar names: plain",
             ),
             (dirs(archive), ("--topic", "untiered"), "--topic untiered: not found"),
+            (dirs(archive), ("--topic", "gone", "--topic", "plain"), "--topic gone: not found"),
             (dirs(archive), ("--partition", "plain-9"), "topic plain has partitions from 0 to 1"),
             (dirs(archive), ("--partition", "plain"), "--partition plain: expected TOPIC-N"),
             (
