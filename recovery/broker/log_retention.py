@@ -42,14 +42,14 @@ class LogRetention:
             storage goes under any policy.
         retention_ms: -1: for ever.
         retention_bytes: of each partition, its remote part included; -1: without limit.
-        is_tiered: whether the topic asks for tiered storage.
+        is_tiered: whether the topic asks for tiered storage; None: nothing says so, and the metadata log is not known.
         is_copy_disabled: whether nothing more is copied to it.
     """
 
     is_expiring: bool
     retention_ms: int
     retention_bytes: int
-    is_tiered: bool
+    is_tiered: bool | None
     is_copy_disabled: bool
 
 
@@ -79,11 +79,13 @@ def retention_of(
     retention_bytes = own.find(RETENTION_BYTES)
     if retention_bytes is None:
         retention_bytes = broker.find(LOG_RETENTION_BYTES)
-    is_tiered = bool(own.find(REMOTE_STORAGE_ENABLE))
+    is_tiered = own.find(REMOTE_STORAGE_ENABLE)
+    if is_tiered is None and metadata is not None:
+        is_tiered = False
     is_copy_disabled = bool(own.find(_COPY_DISABLE))
     policy = _cleanup_policy(topic, own, broker)
     return LogRetention(
-        is_expiring="delete" in policy or (not policy and is_tiered and not is_copy_disabled),
+        is_expiring="delete" in policy or (not policy and bool(is_tiered) and not is_copy_disabled),
         retention_ms=_broker_retention_ms(broker) if retention_ms is None else retention_ms,
         retention_bytes=_UNLIMITED if retention_bytes is None else retention_bytes,
         is_tiered=is_tiered,

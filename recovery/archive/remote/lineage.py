@@ -287,6 +287,16 @@ def cut_epochs(epochs: Iterable[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
     return kept[::-1]
 
 
+def truncate_from_start(epochs: Sequence[LeaderEpochEntry], log_start_offset: int) -> list[LeaderEpochEntry]:
+    """Return *epochs*, ascending, as they are once the log begins at *log_start_offset*.
+
+    Kafka: LeaderEpochFileCache.truncateFromStartAsyncFlush.
+    """
+    count = bisect_right(epochs, log_start_offset, key=lambda entry: entry.start_offset)
+    first = [LeaderEpochEntry(epochs[count - 1].epoch, log_start_offset)] if count else []
+    return [*first, *epochs[count:]]
+
+
 def epoch_for_offset(epochs: Sequence[LeaderEpochEntry], offset: int) -> int | None:
     """Return the index in *epochs* of the epoch of *offset*. Kafka: LeaderEpochFileCache.epochForOffset."""
     count = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)

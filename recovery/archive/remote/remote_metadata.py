@@ -34,7 +34,6 @@ from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
 from recovery.errors import error_text
-from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (
@@ -82,13 +81,13 @@ class Source:
         store: the log dir, or the folder itself.
         logs: its segments, ascending; two sources are equal if these are.
         objects: all files of the folder.
-        last_epoch: the last line of its leader epochs; None if they cannot be read.
+        last_epoch: the last of its leader epochs; None if they cannot be read.
     """
 
     store: Store
     logs: Sequence[StoredObject]
     objects: Sequence[StoredObject] = field(compare=False)
-    last_epoch: LeaderEpochEntry | None = field(compare=False)
+    last_epoch: int | None = field(compare=False)
 
     @property
     def reach(self) -> tuple[str, int]:
@@ -267,6 +266,10 @@ class RemoteMetadata:
         """
         return (topic_id, partition) in self._partitions
 
+    def read_from(self, topic_id: UUID, partition: int) -> frozenset[int]:
+        """Return the numbers of the partitions of the topic that records about a partition are in."""
+        return frozenset(self._read_from.get((topic_id, partition), ()))
+
     def cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
         """Return what a broker knows of a partition; nothing if no record is about it."""
         cache = RemoteLogCache()
@@ -377,7 +380,7 @@ def find_sources(stores: Iterable[Store]) -> Sources:
             )
             if logs:
                 epochs = read_leader_epochs(store, prefix)
-                last_epoch = epochs[-1] if epochs else None
+                last_epoch = epochs[-1].epoch if epochs else None
                 replica = Source(store=store, logs=logs, objects=objects, last_epoch=last_epoch)
                 sources.setdefault(partition, []).append(replica)
     return {partition: _of_latest_epoch(replicas) for partition, replicas in sources.items()}

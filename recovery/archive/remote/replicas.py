@@ -7,7 +7,7 @@ have been created since. Names of plain copies have no id, so for these any fold
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -77,12 +77,16 @@ class Replicas:
         self._folders: dict[str, list[tuple[Store, str]]] | None = None
         self._ids: dict[str, frozenset[UUID]] = {}
 
-    def of(self, where: PartitionPrefix) -> Replica | None:
+    def of(self, where: PartitionPrefix, in_sync: Collection[str] = ()) -> Replica | None:
         """Return the replica that counts, None if no log dir has one.
 
-        It is the one with the latest last epoch; of several, the one that knows the most epochs, because a follower
-        that began anew, as after an unclean election, has lost the earlier ones; of several of these, the one whose log
-        reaches furthest, and then the one whose log begins last. It answers all questions.
+        It is the one with the latest last epoch; of several, one that may lead; of several, the one that knows the most
+        epochs, because a follower that began anew, as after an unclean election, has lost the earlier ones; of several
+        of these, the one whose log reaches furthest, and then the one whose log begins last. It answers all questions.
+
+        Args:
+            where: the partition.
+            in_sync: URLs of the log dirs of brokers that may lead it, as far as they are known.
         """
         topic_id = topic_id_of(where)
         if topic_id is None and where.topic_id:
@@ -91,9 +95,29 @@ class Replicas:
         replicas = [replica for replica in candidates if replica is not None]
         if len(replicas) < 2:
             return replicas[0] if replicas else None
-        known = max((replica.epochs[-1:], len(replica.epochs)) for replica in replicas)
-        equal = [replica for replica in replicas if (replica.epochs[-1:], len(replica.epochs)) == known]
+        ranks = [
+            (
+                [entry.epoch for entry in one.epochs[-1:]],
+                one.store.url in in_sync,
+                one.epochs[-1:],
+                len(one.epochs),
+            )
+            for one in replicas
+        ]
+        highest = max(ranks)
+        equal = [replica for replica, rank in zip(replicas, ranks, strict=True) if rank == highest]
         return max(equal, key=_reach)
+
+    def why_unread(self, where: PartitionPrefix) -> str:
+        """Return why a folder with the name of a partition does not count in any log dir; empty if there is none."""
+        prefix = f"{where.topic}-{where.partition}/"
+        for store in self._log_dirs:
+            if prefix in store.list_level("").prefixes and _topic_id_at(store, prefix) is None:
+                return (
+                    f"{store.url}/{prefix}{PARTITION_METADATA}: it is missing or malformed, so of which topic the log "
+                    "is is not known. Remedy: copy the folder whole"
+                )
+        return ""
 
     def local_start(self, where: PartitionPrefix) -> int | None:
         """Return where the first segment of a partition begins in any of the log dirs, None if none has one."""

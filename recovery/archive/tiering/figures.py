@@ -30,8 +30,8 @@ class TieringFigures:
     """The figures of a partition or, where they can be summed, of a topic.
 
     Attributes:
-        remote_copy_lag_bytes, remote_copy_lag_segments: closed local segments that are not copied; 0 if copying is
-            disabled. A segment of one record that was copied last counts, as it does in a broker.
+        remote_copy_lag_bytes, remote_copy_lag_segments: closed local segments that are not copied, or in part; 0 if
+            copying is disabled. A segment of one record that was copied last counts, as it does in a broker.
         copy_disabled: whether nothing more is copied.
         remote_delete_lag_bytes, remote_delete_lag_segments: what retention has to delete now, and deletions begun.
         remote_log_size_bytes: of `.log` files, finished or with a deletion begun.
@@ -41,7 +41,8 @@ class TieringFigures:
         remote_log_size_by_epoch: as `remote_log_size`.
         copy_requests, delete_requests: begun, over the life of the metadata topic.
         copy_unfinished, delete_unfinished: of these, not finished.
-        local_only_bytes, local_only_segments: what is gone if the disk is; the active segment counts.
+        local_only_bytes, local_only_segments: what is gone if the disk is: segments that are not copied, or in part,
+            and the active one.
         highest_copied_offset: -1 if nothing of the log is copied.
         archived_segments, archived_log_bytes: logs that lie in the archive, known or not, as large as they lie there.
             These and the following are None without an archive.
@@ -98,7 +99,7 @@ def figures_of(state: PartitionState, *, now_ms: int) -> TieringFigures:
     """Return the figures of a partition at *now_ms*, by which retention is judged."""
     known: dict[str, Any] = {}
     if state.retention is not None:
-        known["copy_disabled"] = state.retention.is_copy_disabled
+        known["copy_disabled"] = state.retention.is_copy_disabled or state.is_disabled
     if state.log is not None:
         known |= {
             "log_start_offset": state.log.log_start_offset,
@@ -107,11 +108,11 @@ def figures_of(state: PartitionState, *, now_ms: int) -> TieringFigures:
         }
     if state.cache is not None:
         known |= _remote(state.cache)
-    if state.cache is not None and state.log is not None:
-        known |= _copied(state, state.cache, state.log)
+    if state.own_cache is not None and state.log is not None:
+        known |= _copied(known.get("copy_disabled"), state.own_cache, state.log)
         if state.retention is not None:
             retention = Retention(state.retention.retention_ms, state.retention.retention_bytes)
-            expiry = expire(state.cache, state.log, retention, now_ms=now_ms)
+            expiry = expire(state.own_cache, state.log, retention, now_ms=now_ms)
             known |= {
                 "remote_delete_lag_bytes": expiry.size_bytes,
                 "remote_delete_lag_segments": len(expiry.deletions),
@@ -143,21 +144,26 @@ def _remote(cache: RemoteLogCache) -> dict[str, Any]:
     }
 
 
-def _copied(state: PartitionState, cache: RemoteLogCache, log: TieredLog) -> dict[str, Any]:
+def _copied(is_copy_disabled: bool | None, cache: RemoteLogCache, log: TieredLog) -> dict[str, Any]:
     started_s = time.perf_counter()
     size_bytes = lineage_size(cache, log.epochs, log.log_end_offset)
     took_ms = round((time.perf_counter() - started_s) * 1000)
     highest = log.highest_copied_offset(cache)
-    waiting = log.only_local(highest)[:-1]
-    if state.retention is not None and state.retention.is_copy_disabled:
-        waiting = ()
-    local_only = [one for one in log.segments if one.base_offset > highest]
-    return {
+    local_only = log.not_whole_remote(highest)
+    # A broker's gauge has no segment that begins before the end of what is copied, and copies it all the same
+    waiting = sorted({*log.only_local(highest)[:-1], *local_only[:-1]})
+    if is_copy_disabled:
+        waiting = []
+    known = {
         "lineage_size_bytes": size_bytes,
         "remote_log_size_computation_time_ms": took_ms,
         "highest_copied_offset": max(highest, NOTHING_COPIED),
-        "remote_copy_lag_bytes": sum(one.size_bytes for one in waiting),
-        "remote_copy_lag_segments": len(waiting),
         "local_only_bytes": sum(one.size_bytes for one in local_only),
         "local_only_segments": len(local_only),
     }
+    if is_copy_disabled is not None or not waiting:
+        known |= {
+            "remote_copy_lag_bytes": sum(one.size_bytes for one in waiting),
+            "remote_copy_lag_segments": len(waiting),
+        }
+    return known

@@ -1,4 +1,4 @@
-"""The metadata log in the log dirs that reaches furthest: the cluster's topics, their settings and their partitions."""
+"""The latest metadata log in the log dirs: the cluster's topics, their settings and their partitions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from recovery.archive.remote.copied_settings import read_copied, read_copied_metadata
+from recovery.archive.remote.replicas import read_leader_epochs
 from recovery.archive.remote.told_ends import ends_by_files
 from recovery.archive.stores.store import Store
 from recovery.broker.assignments import Assignments, read_assignments
@@ -15,6 +16,8 @@ from recovery.errors import UsageError, error_text
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, META_PROPERTIES
 from segfmt.meta_properties import MetaProperties, read_meta_properties
+
+_NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +41,11 @@ class MetadataLog:
 
 
 def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
-    """Return what the metadata log that reaches furthest says."""
-    found: list[tuple[ClusterMetadata, Store]] = []
+    """Return what the metadata log of the latest leader epoch says; of several, the one that reaches furthest.
+
+    What a controller of an earlier epoch has after the others' end was never committed.
+    """
+    found: list[tuple[int, ClusterMetadata, Store]] = []
     warnings = []
     for store in log_dirs:
         folder = f"{store.url}/{CLUSTER_METADATA_FOLDER}"
@@ -47,6 +53,7 @@ def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
             # Before the log is read: a node at work makes both longer
             told = ends_by_files(store, store.list_level(f"{CLUSTER_METADATA_FOLDER}/").objects)
             end = max(told, key=lambda one: one.end_offset, default=None)
+            epochs = read_leader_epochs(store, f"{CLUSTER_METADATA_FOLDER}/")
             metadata = read_copied_metadata(store)
         except FileNotFoundError:
             continue
@@ -62,10 +69,10 @@ def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
                 "it whole"
             )
             continue
-        found.append((metadata, store))
+        found.append((epochs[-1].epoch if epochs else _NO_EPOCH, metadata, store))
     if not found:
         return MetadataLog(warnings=tuple(warnings))
-    cluster, at = max(found, key=lambda one: one[0].end_offset)
+    _, cluster, at = max(found, key=lambda one: (one[0], one[1].end_offset))
     assignments = None
     try:
         assignments = read_copied(at, "", read_assignments)

@@ -5,12 +5,15 @@ Each of the three may be unknown, with the reason why; nothing is guessed in its
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from recovery.archive.inventory.log_starts import local_partition
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.plain_layout import PlainLayout
+from recovery.archive.remote.lineage import truncate_from_start
 from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.replicas import Replica
@@ -18,7 +21,8 @@ from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
 from recovery.broker.log_retention import LogRetention
-from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
+from recovery.read.batch_probe import is_zero_range
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from segfmt.remote_log_metadata import TOPIC, RemoteSegmentState
 
 _OF_ONE_MOMENT = "Remedy: copy the log dir while its broker is down"
@@ -49,6 +53,19 @@ class PartitionState:
     unknown: tuple[str, ...] = ()
 
     @property
+    def is_disabled(self) -> bool:
+        """Whether remote storage is disabled for its topic: brokers copy nothing, and delete nothing that is left.
+
+        Kafka: RemoteLogManager.stopPartitions.
+        """
+        return self.retention is not None and self.retention.is_tiered is False
+
+    @property
+    def own_cache(self) -> RemoteLogCache | None:
+        """The remote segments that its leader takes for a part of the log."""
+        return RemoteLogCache() if self.is_disabled else self.cache
+
+    @property
     def name(self) -> str:
         """As its folder is called."""
         return f"{self.topic}-{self.partition}"
@@ -57,7 +74,8 @@ class PartitionState:
 def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog | None, str]:
     """Return the local part of a partition, and why it is None.
 
-    Where the log begins is said by the checkpoint alone, and without a line there it is 0.
+    Where the log begins is said by the checkpoint alone, and without a line there it is 0. Leader epochs before it are
+    none of the log's: a broker removes them from its file a little later.
 
     Kafka: LogLoader.load with remote storage, LogSegment.readNextOffset.
     """
@@ -70,12 +88,14 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
         if not segment.other_file and PartKind.LOG in segment.parts
     ]
     segments = [
-        LocalSegment(segment.base_offset, segment.parts[PartKind.LOG].size_bytes) for segment in listed
-    ] or [LocalSegment(log_start_offset, 0)]
-    log_end_offset = _end(replica, listed[-1]) if listed else log_start_offset
-    if log_end_offset is None:
+        LocalSegment(segment.base_offset, segment.parts[PartKind.LOG].size_bytes) for segment in listed[:-1]
+    ]
+    end = _read_end(replica, listed[-1]) if listed else _End(log_start_offset, 0)
+    if end is None:
         log = f"{replica.store.url}/{listed[-1].parts[PartKind.LOG].key}"
         return None, f"{log}: where the log ends cannot be read"
+    segments.append(LocalSegment(listed[-1].base_offset if listed else log_start_offset, end.size_bytes))
+    log_end_offset = end.offset
     if log_start_offset > log_end_offset:
         checkpoint = f"{replica.store.url}/{LOG_START_OFFSET_CHECKPOINT}"
         return (
@@ -84,7 +104,7 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
         )
     return TieredLog(
         segments=segments,
-        epochs=replica.epochs,
+        epochs=truncate_from_start(replica.epochs, log_start_offset),
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
     ), ""
@@ -134,10 +154,13 @@ def why_log_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> str:
     finished = [
         one for one in cache.segments.values() if one.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
     ]
+    if cache.segments and not log.epochs:
+        return (
+            f"{place}/{LEADER_EPOCH_CHECKPOINT}: it has no leader epochs, or is missing or malformed, and segments "
+            f"were copied. Remedy: copy the folder whole, or give the log dirs of all brokers with --metadata"
+        )
     if not finished:
         return ""
-    if not log.epochs:
-        return f"{place}: it has no leader epochs, and segments were copied. {_REMEDY}"
     last = log.epochs[-1].epoch
     latest = max(one.leader_epochs[-1].epoch for one in finished)
     if latest > last:
@@ -167,9 +190,24 @@ def why_cache_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> st
     )
 
 
-def _end(replica: Replica, active: ArchivedSegment) -> int | None:
-    """Return the offset after the last record of the active segment."""
-    if not active.parts[PartKind.LOG].size_bytes:
-        return active.base_offset
+class _End(NamedTuple):
+    """Where an active segment ends.
+
+    Attributes:
+        offset: after the last record.
+        size_bytes: up to there; what a broker has preallocated behind it is no part of the segment's size.
+    """
+
+    offset: int
+    size_bytes: int
+
+
+def _read_end(replica: Replica, active: ArchivedSegment) -> _End | None:
     span = read_own_span(replica.store, PlainLayout(), active)
-    return None if span is None else span.end_offset + 1
+    if span is not None and span.end_position is not None:
+        return _End(span.end_offset + 1, span.end_position)
+    try:
+        with closing(replica.store.open(active.parts[PartKind.LOG].key)) as log:
+            return _End(active.base_offset, 0) if is_zero_range(log, 0, log.end_position) else None
+    except OSError:
+        return None

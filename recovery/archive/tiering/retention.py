@@ -3,7 +3,7 @@
 A broker goes through the epochs of the log, oldest first, and in each through the segments that were announced with it.
 It deletes what ends before the log start, what is older than `retention.ms`, and what is too much for
 `retention.bytes`, and stops at the first segment of the log that may stay. Segments that are no part of the log it
-passes over; those of epochs before the log's first it deletes in the end.
+passes over; those of epochs before the log's first, as it begins by then, it deletes in the end.
 
 Kafka: RemoteLogManager.RLMExpirationTask.cleanupExpiredRemoteLogSegments. Differs: a deletion that was begun counts
 once, not once for each of its epochs.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from recovery.archive.remote.lineage import filter_epochs, is_within_leader_epochs
+from recovery.archive.remote.lineage import filter_epochs, is_within_leader_epochs, truncate_from_start
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote_size import lineage_size
 from recovery.archive.tiering.tiered_log import NOTHING_COPIED, TieredLog
@@ -35,6 +35,10 @@ class DeletionReason(enum.StrEnum):
     LOG_START = "log-start"
     UNFINISHED_DELETE = "unfinished-delete"
     UNREFERENCED = "unreferenced"
+
+
+OF_LOG = frozenset({DeletionReason.TIME, DeletionReason.SIZE})
+"""Why a segment of the log itself is deleted."""
 
 
 class Deletion(NamedTuple):
@@ -88,19 +92,30 @@ def expire(
     return run.expiry() if cache.segments else Expiry(deletions=(), log_start_offset=log.log_start_offset)
 
 
-def never_deleted(cache: RemoteLogCache, log: TieredLog) -> list[RemoteSegment]:
-    """Return the segments that are no part of the log, and that its leader passes over as long as its epochs stay."""
+def never_deleted(cache: RemoteLogCache, log: TieredLog, expiry: Expiry) -> list[RemoteSegment]:
+    """Return the segments that are no part of the log, and that its leader passes over as long as its epochs stay.
+
+    Args:
+        cache: what the leader knows of the segments.
+        log: of the partition.
+        expiry: what its next look at retention does.
+    """
     epochs = filter_epochs(log.epochs)
     if not epochs:
         return []
-    return [
-        segment
-        for segment in cache.segments.values()
-        if segment.state is not _DELETING
-        and not is_within_leader_epochs(segment, log.log_end_offset, epochs)
-        and not _ends_before_start(segment, log.log_start_offset, epochs)
-        and not _is_before(segment, log.epochs[0].epoch)
-    ]
+    deleted = {deletion.segment.segment_id for deletion in expiry.deletions}
+    looked_through = {entry.epoch for entry in epochs}
+
+    def is_passed_over(segment: RemoteSegment) -> bool:
+        if looked_through.isdisjoint(entry.epoch for entry in segment.leader_epochs):
+            return True
+        return not (
+            segment.state is _DELETING
+            or is_within_leader_epochs(segment, log.log_end_offset, epochs)
+            or _ends_before_start(segment, log.log_start_offset, epochs)
+        )
+
+    return [one for one in cache.segments.values() if one.segment_id not in deleted and is_passed_over(one)]
 
 
 class _Run:
@@ -139,7 +154,7 @@ class _Run:
             elif is_within_leader_epochs(segment, self._log.log_end_offset, self._epochs):
                 break
         if self._log.epochs:
-            self._choose_unreferenced(self._log.epochs[0].epoch)
+            self._choose_unreferenced(self._first_epoch())
         return Expiry(deletions=tuple(self._chosen.values()), log_start_offset=self._log_start_offset)
 
     def _candidates(self) -> Iterator[RemoteSegment]:
@@ -165,6 +180,16 @@ class _Run:
         self._excess_bytes = max(self._excess_bytes - segment.size_bytes, 0)
         self._log_start_offset = max(self._log_start_offset, segment.end_offset + 1)
         return reason
+
+    def _first_epoch(self) -> int:
+        """Return the first leader epoch of the log once its start has moved.
+
+        Kafka: UnifiedLog.maybeIncrementLogStartOffset.
+        """
+        epochs = self._log.epochs
+        if self._log_start_offset > self._log.log_start_offset:
+            epochs = truncate_from_start(epochs, self._log_start_offset)
+        return epochs[0].epoch
 
     def _choose_unreferenced(self, first_epoch: int) -> None:
         """Choose what lies in epochs before the log's first one alone."""

@@ -10,9 +10,11 @@ from typing import Any, Final
 from recovery.archive.remote_size import held_size
 from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.partition_state import PartitionState
-from recovery.archive.tiering.retention import Expiry, Retention, expire, never_deleted
+from recovery.archive.tiering.retention import OF_LOG, Expiry, Retention, expire, never_deleted
+from recovery.archive.tiering.tiered_log import TieredLog
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
+from segfmt.java_text import LONG_MAX
 from segfmt.kafka_uuid import format_uuid
 
 VERSION = 1
@@ -75,11 +77,12 @@ def retained(state: PartitionState, *, now_ms: int) -> RetainedPartition:
             is_deleted=True,
             never_deleted_bytes=None if state.cache is None else held_size(state.cache),
         )
-    if state.cache is None or state.log is None or state.retention is None:
+    cache = state.own_cache
+    if state.cache is None or cache is None or state.log is None or state.retention is None:
         return RetainedPartition(topic=state.topic, topic_id=topic_id, partition=state.partition)
     retention = Retention(state.retention.retention_ms, state.retention.retention_bytes)
-    rightly = expire(state.cache, state.log, retention, now_ms=now_ms)
-    anew = expire(state.cache, state.log, retention, now_ms=now_ms, knows_what_is_copied=False)
+    rightly = expire(cache, state.log, retention, now_ms=now_ms)
+    anew = expire(cache, state.log, retention, now_ms=now_ms, knows_what_is_copied=False)
     now = _foretold(rightly)
     # Mostly the same segments: then they are held once
     at_next_start = now if anew == rightly else _foretold(anew)
@@ -88,14 +91,28 @@ def retained(state: PartitionState, *, now_ms: int) -> RetainedPartition:
         topic_id=topic_id,
         partition=state.partition,
         retention=retention,
-        is_copy_disabled=state.retention.is_copy_disabled,
+        is_copy_disabled=state.retention.is_copy_disabled or state.is_disabled,
         log_start_offset=state.log.log_start_offset,
         now=now,
         at_next_start=at_next_start,
-        in_retention=_NOTHING if at_next_start is now else at_next_start.deletions.without(rightly.deletions),
-        safe_retention_bytes=-1 if retention.size_bytes < 0 else retention.size_bytes + state.log.size_bytes,
-        never_deleted_bytes=sum(one.size_bytes for one in never_deleted(state.cache, state.log)),
+        in_retention=_NOTHING if at_next_start is now else _in_retention(rightly, anew),
+        safe_retention_bytes=_safe_bytes(retention, state.log),
+        never_deleted_bytes=held_size(state.cache)
+        if state.is_disabled
+        else sum(one.size_bytes for one in never_deleted(cache, state.log, rightly)),
     )
+
+
+def _in_retention(rightly: Expiry, anew: Expiry) -> DeletionTable:
+    """Return what is deleted of the log at a start alone; what else is deleted then is no part of it."""
+    of_log = DeletionTable.of([one for one in anew.deletions if one.reason in OF_LOG])
+    return of_log.without(rightly.deletions)
+
+
+def _safe_bytes(retention: Retention, log: TieredLog) -> int:
+    if retention.size_bytes < 0:
+        return -1
+    return min(retention.size_bytes + log.size_bytes, LONG_MAX)
 
 
 def _foretold(expiry: Expiry) -> Foretold:
@@ -151,7 +168,7 @@ class RetentionReport:
             verbosity: -1: what is lost without right alone; 1: each partition.
         """
         lines = [f"WARNING: {printable(text)}" for text in self.warnings]
-        lines += [_loss(one) for one in self.partitions if len(one.in_retention)]
+        lines += self._losses()
         if verbosity < 0:
             return "\n".join(lines)
         lines += [
@@ -167,6 +184,15 @@ class RetentionReport:
             f"{bytes_text(size_bytes)}, to be deleted{self._of_known(len(known))}. Nothing was deleted."
         )
         return "\n".join(lines)
+
+    def _losses(self) -> Iterator[str]:
+        """Yield what is lost without right, with a remedy for all partitions of a topic, whose setting it is."""
+        losing = [one for one in self.partitions if len(one.in_retention)]
+        safe_bytes: dict[str, int] = {}
+        for one in losing:
+            assert one.safe_retention_bytes is not None
+            safe_bytes[one.topic] = max(safe_bytes.get(one.topic, 0), one.safe_retention_bytes)
+        return (_loss(one, safe_bytes[one.topic]) for one in losing)
 
     def _of_known(self, known_count: int) -> str:
         """Return of how many partitions the sums are, if some are not known; empty if all are."""
@@ -232,24 +258,27 @@ def _deletions(foretold: Foretold | None, indent: str) -> Iterator[str]:
     yield f"\n{indent}]"
 
 
-def _loss(one: RetainedPartition) -> str:
+def _loss(one: RetainedPartition, safe_bytes: int) -> str:
     assert one.retention is not None
     segments = one.in_retention
     first = min(segment.start_offset for segment in segments)
     last = max(segment.end_offset for segment in segments)
     may, until, back = "may delete", "until it has looked at what is copied", "then"
+    with_local = ""
     if one.is_copy_disabled:
         may, until, back = (
             "deletes",
             "as long as copying is disabled",
             "when it is enabled again, and that is done",
         )
+        # Kafka: LogConfig.validateRetentionConfigsWhenRemoteCopyDisabled
+        with_local = " (and local.retention.bytes, if that is set, to the same at once)"
     return (
         f"LOSS {printable(one.topic)}-{one.partition}: a broker before {_FIXED_IN} {may} "
         f"{count_text(len(segments), 'segment')} in retention when it starts, {bytes_text(segments.size_bytes)}, "
         f"offsets {first} to {last}: {until} it counts local segments twice (KAFKA-20732). "
         f"Remedy: before the start, raise retention.bytes of the topic from {one.retention.size_bytes} to "
-        f"{one.safe_retention_bytes}, and put it back {back}; or start {_FIXED_IN} or a later version"
+        f"{safe_bytes}{with_local}, and put it back {back}; or start {_FIXED_IN} or a later version"
     )
 
 

@@ -12,7 +12,7 @@ from recovery.archive.remote_size import held_size
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.archive.tiering.absent_brokers import AbsentBrokers
-from recovery.archive.tiering.metadata_log import read_metadata_log
+from recovery.archive.tiering.metadata_log import properties_of, read_metadata_log
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.partition_state import (
     PartitionState,
@@ -51,7 +51,9 @@ class TieringSurvey:
         self._metadata = metadata
         self._replicas = Replicas(stores)
         self._copies = {store.url: read_log_dir_copy(store, store.list_level("").objects) for store in stores}
-        self._is_chosen = options.choice()
+        self._properties = {store.url: properties_of(store) for store in stores}
+        # One only chooses; the other notes what is tiered here, and refuses names of anything else in the end
+        self._is_wanted, self._is_chosen = options.choice(), options.choice()
         self.warnings: list[str] = [*options.config_notes, *misspelled(options.config)]
         self._metadata_log = read_metadata_log(stores)
         self.warnings += self._metadata_log.warnings
@@ -74,11 +76,11 @@ class TieringSurvey:
         for owner in self._metadata.partitions():
             seen.add((owner.topic_id, owner.partition))
             where = _where(owner.topic, owner.partition, owner.topic_id)
-            if self._is_chosen(where):
-                state = self._state(owner, where, self._replicas.of(where))
-                is_something = state.log is not None or state.cache is None or state.cache.segments
-                if is_something or self._is_of_cluster(owner.topic_id, owner.partition):
-                    yield self._noted(state)
+            state = self._state(owner) if self._is_wanted(where) else None
+            if state is not None and not self._is_something(state):
+                continue  # to ask for it alone is an error
+            if self._is_chosen(where) and state is not None:
+                yield self._noted(state)
         for topic, partition in self._replicas.folders():
             where = _where(topic, partition, None)
             replica = self._replicas.of(where)
@@ -87,9 +89,9 @@ class TieringSurvey:
             if not (self._is_tiered(topic) or self._looks_tiered(replica, where)):
                 continue
             seen.add((replica.topic_id, partition))
-            if self._is_chosen(where):
-                owner = RemotePartition(topic=topic, topic_id=replica.topic_id, partition=partition)
-                yield self._noted(self._state(owner, where, replica))
+            owner = RemotePartition(topic=topic, topic_id=replica.topic_id, partition=partition)
+            if not self._is_deleted(owner) and self._is_chosen(where):
+                yield self._noted(self._state(owner))
         yield from self._without_trace(seen)
         self._is_chosen.refuse_missing(", ".join(store.url for store in self._stores))
         topics = {owner.topic for owner in self._metadata.partitions()}
@@ -108,10 +110,14 @@ class TieringSurvey:
                 where = _where(topic, partition, topic_id)
                 if self._is_chosen(where):
                     owner = RemotePartition(topic=topic, topic_id=topic_id, partition=partition)
-                    yield self._noted(self._state(owner, where, None))
+                    yield self._noted(self._state(owner))
 
-    def _is_of_cluster(self, topic_id: UUID, partition: int) -> bool:
-        return self._metadata_log.assignments.of(topic_id, partition) is not None
+    def _is_something(self, state: PartitionState) -> bool:
+        """Return whether a partition that the metadata topic names is there, or something of it is left."""
+        if state.cache is None or state.cache.segments:
+            return True
+        is_of_cluster = self._metadata_log.assignments.of(state.topic_id, state.partition) is not None
+        return not state.is_disabled and (state.log is not None or is_of_cluster)
 
     def _looks_tiered(self, replica: Replica, where: PartitionPrefix) -> bool:
         """Return whether a log of a topic whose settings are not known begins before its first local segment.
@@ -123,9 +129,9 @@ class TieringSurvey:
         first = self._replicas.local_start(where)
         return first is not None and replica.log_start_offset < first
 
-    def _state(
-        self, owner: RemotePartition, where: PartitionPrefix, replica: Replica | None
-    ) -> PartitionState:
+    def _state(self, owner: RemotePartition) -> PartitionState:
+        where = _where(owner.topic, owner.partition, owner.topic_id)
+        replica = self._replicas.of(where, self._in_sync(owner))
         unknown: list[str] = []
         cache = None
         if why := self._why_cache_is_unknown(owner):
@@ -135,15 +141,17 @@ class TieringSurvey:
             if hiding := self._metadata.hiding(owner.topic_id, owner.partition):
                 cache = None
                 unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}")
-        is_deleted = replica is None and self._is_deleted(owner)
-        log, why = None, "" if is_deleted else f"no replica was found. {_REMEDY}"
-        if replica is not None:
+        is_deleted = self._is_deleted(owner)
+        log, why = None, ""
+        if not is_deleted:
+            why = self._replicas.why_unread(where) or f"no replica was found. {_REMEDY}"
+        if replica is not None and not is_deleted:
             told = told_end(replica, where, self._copies[replica.store.url])
             log, why = read_tiered_log(replica, where)
             if log is not None:
                 why = why_bounds_are_unknown(log, replica, told)
                 log = None if why else log
-        retention = None if is_deleted else self._retention(owner.topic)
+        retention = None if is_deleted else self._retention(owner.topic, replica)
         if log is not None and cache is not None and replica is not None:
             place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
             is_copied = retention is None or not retention.is_copy_disabled
@@ -167,18 +175,45 @@ class TieringSurvey:
             unknown=tuple(unknown),
         )
 
+    def _in_sync(self, owner: RemotePartition) -> frozenset[str]:
+        """Return the URLs of the log dirs of brokers that may lead a partition; if none may, of all that have it."""
+        assignment = self._metadata_log.assignments.of(owner.topic_id, owner.partition)
+        node_ids = () if assignment is None else assignment.in_sync or assignment.replicas
+        return frozenset(
+            url
+            for url, properties in self._properties.items()
+            if properties and properties.node_id in node_ids
+        )
+
     def _noted(self, state: PartitionState) -> PartitionState:
         """Return *state*, having warned of what is not known of it, and of what nobody deletes."""
         self._absent.note(state)
         self.warnings += [f"{state.name}: {text}" for text in state.unknown]
-        if state.is_deleted and state.cache is not None:
+        if state.cache is not None and (state.is_deleted or (state.is_disabled and state.cache.segments)):
             left = count_text(len(state.cache.segments), "remote segment")
+            size = bytes_text(held_size(state.cache))
+            why = (
+                f"the topic with the id {format_uuid(state.topic_id)} was deleted, and {left} of it, {size}, are left"
+                if state.is_deleted
+                else f"remote storage is disabled for the topic, and {left} of it, {size}, are left"
+            )
             self.warnings.append(
-                f"{state.name}: the topic with the id {format_uuid(state.topic_id)} was deleted, and {left} of it, "
-                f"{bytes_text(held_size(state.cache))}, are left. Remedy: if its deletion is not under way, delete "
+                f"{state.name}: {why}{self._stale_replica(state)}. Remedy: if their deletion is not under way, delete "
                 "their objects by hand: no broker will"
             )
         return state
+
+    def _stale_replica(self, state: PartitionState) -> str:
+        """Return where a deleted topic still has a replica: what that says holds if the metadata log is not older."""
+        if not state.is_deleted:
+            return ""
+        replica = self._replicas.of(_where(state.topic, state.partition, state.topic_id))
+        if replica is None:
+            return ""
+        place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
+        return (
+            f"; its replica {place} does not count, unless the metadata log that was given is older than it"
+        )
 
     def _is_deleted(self, owner: RemotePartition) -> bool:
         """Return whether the cluster has no topic with this id any more: a name has one id at a time."""
@@ -189,23 +224,34 @@ class TieringSurvey:
 
     def _why_cache_is_unknown(self, owner: RemotePartition) -> str:
         """Return why the partition of the topic in which its records would be was not read; empty if it was."""
-        if self._metadata.knows(owner.topic_id, owner.partition):
-            return ""
-        found = set(self._metadata.sources)
         count = self._metadata_log.partition_count(TOPIC)
-        if count is None:
+        number = None if count is None else metadata_partition(owner, count)
+        if self._metadata.knows(owner.topic_id, owner.partition):
+            read_from = self._metadata.read_from(owner.topic_id, owner.partition)
+            if number is None or read_from == {number} or self._is_deleted(owner):
+                return ""
+            named = ", ".join(f"{TOPIC}-{one}" for one in sorted(read_from))
+            return (
+                f"their records are in {named}, and brokers look for them in {TOPIC}-{number} of {count}: the topic "
+                "was given more partitions, or a copied folder another name. Remedy: give the folder its name; brokers "
+                "do not find what was written with another number of partitions"
+            )
+        if number is None:
             return f"how many partitions {TOPIC} has is not known without a metadata log. {_REMEDY}"
-        number = metadata_partition(owner, count)
+        found = self._metadata.sources
         return "" if number in found else f"{TOPIC}-{number}, which tells of them, was not found. {_REMEDY}"
 
-    def _retention(self, topic: str) -> LogRetention | None:
+    def _retention(self, topic: str, replica: Replica | None = None) -> LogRetention | None:
+        """Return the settings of a topic, as the broker has them that *replica* is of."""
         if self._cluster is None and topic not in self._configs.overrides:
             return None
-        return retention_of(topic, self._configs, self._cluster, self._configs.broker.node_id)
+        properties = None if replica is None else self._properties[replica.store.url]
+        node_id = self._configs.broker.node_id if properties is None else properties.node_id
+        return retention_of(topic, self._configs, self._cluster, node_id)
 
     def _is_tiered(self, topic: str) -> bool:
         retention = self._retention(topic)
-        return retention is not None and retention.is_tiered and topic not in NEVER_TIERED_TOPICS
+        return retention is not None and retention.is_tiered is True and topic not in NEVER_TIERED_TOPICS
 
 
 def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:

@@ -25,8 +25,8 @@ class TieredLog:
     """A replica of a tiered partition, as its leader would load it.
 
     Attributes:
-        segments: ascending; the last one is the active segment.
-        epochs: of its checkpoint, ascending.
+        segments: ascending; the last one is the active segment, as large as its batches.
+        epochs: of its checkpoint, ascending, from the log start on.
         log_start_offset: of the whole log, its remote part included.
         log_end_offset: the offset after the last record.
     """
@@ -68,3 +68,18 @@ class TieredLog:
         Kafka: UnifiedLog.onlyLocalLogSegmentsSize.
         """
         return [segment for segment in self.segments if segment.base_offset >= highest_copied_offset]
+
+    def not_whole_remote(self, highest_copied_offset: int) -> Sequence[LocalSegment]:
+        """Return the segments of which something is not copied, and the active one.
+
+        One may begin before what is copied ends: the leader that had copied it has rolled at another offset.
+        """
+        ends = [segment.base_offset for segment in self.segments[1:]]
+        return [
+            *(
+                segment
+                for segment, end_offset in zip(self.segments, ends, strict=False)
+                if end_offset - 1 > highest_copied_offset
+            ),
+            self.segments[-1],
+        ]

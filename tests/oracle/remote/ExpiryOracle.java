@@ -41,7 +41,7 @@ public final class ExpiryOracle extends RemoteLogManager {
             new RemoteLogManagerConfig(new AbstractConfig(RemoteLogManagerConfig.configDef(), Map.of(), false)),
             1, folder.toString(), "cluster", proxy(Time.class, (self, method, arguments) ->
                 method.getName().equals("milliseconds") ? nowMs : method.invoke(Time.SYSTEM, arguments)),
-            ignored -> Optional.of(log), (ignored, offset) -> log.start = Math.max(log.start, offset),
+            ignored -> Optional.of(log), (ignored, offset) -> log.startAt(offset),
             new BrokerTopicStats(true), new Metrics(), Optional.empty());
         this.folder = folder;
     }
@@ -113,6 +113,14 @@ public final class ExpiryOracle extends RemoteLogManager {
 
         private Log() throws IOException {
             super(0, null, null, 0, null, null, Optional.empty(), false, null);
+        }
+
+        /** As UnifiedLog.maybeIncrementLogStartOffset. */
+        private void startAt(long offset) {
+            if (offset <= start)
+                return;
+            start = offset;
+            epochs.truncateFromStartAsyncFlush(offset);
         }
 
         @Override

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -12,9 +13,13 @@ from hypothesis import strategies as st
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote_size import held_size, lineage_size, remote_log_size
 from recovery.archive.tiering.deletion_table import DeletionTable
+from recovery.archive.tiering.partition_state import PartitionState
 from recovery.archive.tiering.retention import DeletionReason, Retention, expire, never_deleted
+from recovery.archive.tiering.retention_report import RetentionReport, retained
 from recovery.archive.tiering.tiered_log import NOTHING_COPIED, LocalSegment, TieredLog
+from recovery.broker.log_retention import LogRetention
 from segfmt.checkpoint import LeaderEpochEntry
+from segfmt.java_text import LONG_MAX
 from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState, encode_remote_log_metadata
 from tests.brokers.remote_log_oracle import ask_kafka
 from tests.logs.remote_logs import SimulatedLog, orderly_log
@@ -100,7 +105,29 @@ def test_epochs_before_the_first_are_unreferenced_and_those_cut_off_stay():
     cache = cache_after(made.records)
     expiry = expire(cache, log, Retention(0, 0), now_ms=10**6)
     assert reasons(expiry) == [(0, "unreferenced")]
-    assert [one.segment_id for one in never_deleted(cache, log)] == [cut_off.segment_id]
+    assert [one.segment_id for one in never_deleted(cache, log, expiry)] == [cut_off.segment_id]
+    made.update(cut_off, DELETING)  # nobody looks through its epoch to end that
+    cache = cache_after(made.records)
+    expiry = expire(cache, log, Retention(0, 0), now_ms=10**6)
+    assert reasons(expiry) == [(0, "unreferenced")]
+    assert [one.segment_id for one in never_deleted(cache, log, expiry)] == [cut_off.segment_id]
+
+
+def test_epochs_that_the_log_leaves_behind_are_unreferenced_at_once():
+    """A leader cuts its epochs where the log begins, and only then looks for what is before them."""
+    made, log = a_log((0, 9, 50), epochs=[(1, 0)], end=30)
+    made.epochs = [LeaderEpochEntry(2, 10)]
+    cut_off = made.copy(10, 14)
+    made.epochs = [LeaderEpochEntry(1, 0), LeaderEpochEntry(3, 10)]
+    made.copy(10, 19)
+    log = replace(log, epochs=made.epochs)
+    cache = cache_after(made.records)
+    expiry = expire(cache, log, Retention(0, -1), now_ms=60)
+    assert reasons(expiry) == [(0, "time"), (10, "unreferenced")]
+    assert never_deleted(cache, log, expiry) == []
+    kept = expire(cache, log, KEEP_ALL, now_ms=60)
+    assert kept.deletions == ()
+    assert never_deleted(cache, log, kept) == [cache.segments[cut_off.segment_id]]
 
 
 def test_without_segments_nothing_happens():
@@ -124,6 +151,38 @@ def test_a_segment_of_two_epochs_counts_in_both():
     cache = cache_after(made.records)
     assert (held_size(cache), lineage_size(cache, log.epochs, 100)) == (3000, 2000)
     assert remote_log_size(cache, 3) == 3000
+
+
+def test_the_remedy_of_a_topic_is_that_for_all_its_partitions():
+    made, log = a_log((0, 9), (10, 19), (20, 29), segments=[(20, 1000), (30, 500)])
+    settings = LogRetention(
+        is_expiring=True, retention_ms=-1, retention_bytes=3500, is_tiered=True, is_copy_disabled=False
+    )
+    state = PartitionState(
+        topic="t",
+        topic_id=UUID(int=1),
+        partition=0,
+        cache=cache_after(made.records),
+        log=log,
+        retention=settings,
+    )
+    larger = replace(log, segments=[LocalSegment(20, 1000), LocalSegment(30, 600)])
+    disabled = replace(settings, is_copy_disabled=True)
+    for one, said in (
+        (settings, "raise retention.bytes of the topic from 3500 to 5100, and put it back then;"),
+        (
+            disabled,
+            "to 5100 (and local.retention.bytes, if that is set, to the same at once), and put it back when",
+        ),
+    ):
+        states = [replace(state, partition=1, log=larger, retention=one), replace(state, retention=one)]
+        partitions = tuple(retained(each, now_ms=10**6) for each in states)
+        report = RetentionReport(now_ms=10**6, duration_ms=0, partitions=partitions)
+        lines = report.to_text(-1).splitlines()
+        assert len(lines) == 2
+        assert all(line.startswith("LOSS t-") and said in line for line in lines)
+    most = replace(state, retention=replace(settings, retention_bytes=LONG_MAX))
+    assert retained(most, now_ms=0).safe_retention_bytes == LONG_MAX
 
 
 def a_partition(rng: random.Random):

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.report import TieredPartition, TieringReport
-from recovery.archive.tiering.run import measure_tiering
+from recovery.archive.tiering.run import foretell_retention, measure_tiering
+from segfmt.checkpoint import (
+    LeaderEpochEntry,
+    encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+)
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 
 
@@ -40,7 +50,7 @@ def batches_of(log: Path) -> list[tuple[int, int]]:
     return found
 
 
-def other_replica(archive: TieredArchive, name: str) -> Path:
+def other_replica(archive: TieredArchive, name: str, *, node_id: int = 2) -> Path:
     """The folder of a partition in a log dir of another broker, without anything that tells of its end."""
     source = folder_of(archive, name)
     log_dir = source.parent.with_name("other")
@@ -50,7 +60,7 @@ def other_replica(archive: TieredArchive, name: str) -> Path:
     topic, _, number = name.rpartition("-")
     (log_dir / "log-start-offset-checkpoint").write_text(f"0\n1\n{topic} {number} 0\n")
     properties = (source.parent / "meta.properties").read_text()
-    (log_dir / "meta.properties").write_text(properties.replace("node.id=1", "node.id=2"))
+    (log_dir / "meta.properties").write_text(properties.replace("node.id=1", f"node.id={node_id}"))
     return copy
 
 
@@ -59,7 +69,7 @@ def test_the_replica_counts_that_reaches_furthest_wherever_its_last_segment_begi
     archive: TieredArchive, *, is_indexed: bool
 ) -> None:
     _, leader = measured(*archive.log_dirs)
-    follower = other_replica(archive, "plain-0")
+    follower = other_replica(archive, "plain-0", node_id=1)
     log = max(follower.glob("*.log"))
     *_, (rolled_at, base_offset), _, (end, end_offset), _ = batches_of(log)
     data = log.read_bytes()
@@ -74,3 +84,113 @@ def test_the_replica_counts_that_reaches_furthest_wherever_its_last_segment_begi
     _, both = measured(*archive.log_dirs, follower.parent)
     assert both.figures.log_end_offset == leader.figures.log_end_offset
     assert both.figures.remote_copy_lag_segments == leader.figures.remote_copy_lag_segments
+
+
+def test_a_follower_that_was_down_does_not_count_for_the_epochs_that_its_leader_has_left_behind(
+    archive: TieredArchive,
+) -> None:
+    follower = other_replica(archive, "plain-0")
+    log = max(follower.glob("*.log"))
+    *_, (end, _) = batches_of(log)
+    log.write_bytes(log.read_bytes()[:end])
+    folder = folder_of(archive, "plain-0")
+    _, second, last = read_leader_epoch_checkpoint((folder / "leader-epoch-checkpoint").read_bytes())
+    start = last.start_offset - 1
+    left = [LeaderEpochEntry(second.epoch, start), last]
+    (folder / "leader-epoch-checkpoint").write_bytes(encode_leader_epoch_checkpoint(left))
+    checkpoint = folder.parent / "log-start-offset-checkpoint"
+    starts = read_offset_checkpoint(checkpoint.read_bytes()) | {("plain", 0): start}
+    checkpoint.write_bytes(encode_offset_checkpoint(starts))
+    _, leader = measured(*archive.log_dirs)
+    assert leader.figures.log_start_offset == start
+    _, both = measured(*archive.log_dirs, follower.parent)
+    assert replace(both.figures, remote_log_size_computation_time_ms=0) == replace(
+        leader.figures, remote_log_size_computation_time_ms=0
+    )
+
+
+def test_leader_epochs_before_the_log_start_are_none_of_the_logs(archive: TieredArchive) -> None:
+    """A broker that was killed has not removed them from the file, and does so when it loads the log."""
+    folder = folder_of(archive, "plain-0")
+    file, checkpoint = folder / "leader-epoch-checkpoint", folder.parent / "log-start-offset-checkpoint"
+    *_, last = read_leader_epoch_checkpoint(file.read_bytes())
+    start = last.start_offset + 10
+    starts = read_offset_checkpoint(checkpoint.read_bytes()) | {("plain", 0): start}
+    checkpoint.write_bytes(encode_offset_checkpoint(starts))
+    _, stale = measured(*archive.log_dirs)
+    file.write_bytes(encode_leader_epoch_checkpoint([LeaderEpochEntry(last.epoch, start)]))
+    _, flushed = measured(*archive.log_dirs)
+    assert (
+        stale.figures.remote_delete_lag_segments
+        == flushed.figures.remote_delete_lag_segments
+        == stale.figures.remote_log_metadata_count - 4
+    )
+
+
+def test_what_an_active_segment_has_after_the_last_copy_is_on_this_disk_alone(archive: TieredArchive) -> None:
+    """An earlier leader rolled at another offset than this one."""
+    _, before = measured(*archive.log_dirs)
+    folder = folder_of(archive, "plain-0")
+    first, last = sorted(folder.glob("*.log"))
+    first.write_bytes(first.read_bytes() + last.read_bytes())
+    for path in (last, *folder.glob("*.index"), *folder.glob("*.timeindex")):
+        path.unlink()
+    _, active = measured(*archive.log_dirs)
+    assert active.figures.highest_copied_offset == before.figures.highest_copied_offset
+    assert (active.figures.local_only_segments, active.figures.remote_copy_lag_segments) == (1, 0)
+    assert active.figures.local_only_bytes == first.stat().st_size
+    *_, (rolled_at, base_offset) = batches_of(first)
+    data = first.read_bytes()
+    first.write_bytes(data[:rolled_at])
+    (folder / f"{base_offset:020}.log").write_bytes(data[rolled_at:])
+    _, closed = measured(*archive.log_dirs)
+    assert (closed.figures.local_only_segments, closed.figures.local_only_bytes) == (2, len(data))
+    assert (closed.figures.remote_copy_lag_segments, closed.figures.remote_copy_lag_bytes) == (1, rolled_at)
+    for path in archive.log_dirs:
+        shutil.rmtree(path / "__cluster_metadata-0", ignore_errors=True)
+    report, without_settings = measured(*archive.log_dirs)
+    assert report.exit_code == 4
+    assert without_settings.figures.local_only_bytes == closed.figures.local_only_bytes
+    assert without_settings.figures.remote_copy_lag_bytes is None  # copying may be disabled
+
+
+def test_what_is_preallocated_is_no_part_of_a_log(archive: TieredArchive) -> None:
+    options = TieringOptions(metadata=tuple(map(str, archive.log_dirs)))
+    before, foretold = measure_tiering(options), json.loads(foretell_retention(options).to_json())
+    for folder in (one for path in archive.log_dirs for one in path.glob("*-[0-9]")):
+        with max(folder.glob("*.log")).open("r+b") as log:
+            log.truncate(1 << 20)
+    after = measure_tiering(options)
+    assert after.exit_code == 0
+    assert [one.figures.local_only_bytes for one in after.partitions] == [
+        one.figures.local_only_bytes for one in before.partitions
+    ]
+    assert json.loads(foretell_retention(options).to_json())["partitions"] == foretold["partitions"]
+
+
+@pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
+@pytest.mark.parametrize("content", [None, "garbage"])
+def test_the_file_is_named_for_want_of_which_a_replica_does_not_count(
+    archive: TieredArchive, name: str, content: str | None
+) -> None:
+    file = folder_of(archive, "plain-0") / name
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    report, one = measured(*archive.log_dirs)
+    assert (report.exit_code, one.figures.log_end_offset) == (4, None)
+    assert report.warnings[0].startswith(f"plain-0: its local part: {file}: ")
+    assert "Remedy: copy the folder whole" in report.warnings[0]
+
+
+def test_records_that_brokers_do_not_find_are_told(archive: TieredArchive) -> None:
+    for path in archive.log_dirs:
+        for folder in path.glob("__remote_log_metadata-*"):
+            folder.rename(str(folder).replace("metadata-", "metadata-1"))
+    report, one = measured(*archive.log_dirs)
+    assert (report.exit_code, one.figures.remote_log_size_bytes) == (4, None)
+    assert re.search(
+        r"their records are in __remote_log_metadata-1[0-2], and brokers look for them in "
+        r"__remote_log_metadata-[0-2] of 3: .*Remedy: give the folder its name",
+        report.warnings[0],
+    )
