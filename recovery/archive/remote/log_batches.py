@@ -158,6 +158,6 @@ def _checked(data: bytes, position: int, tell: Callable[[int, Rule, str], None])
         check_record_batch(data, crc32c=crc32c_of_bytes)
         problem = "its offsets are impossible"
     except FormatError as error:
-        problem = str(error)
+        problem = str(error).removeprefix("position 0: ")  # of the batch, not of the log
     tell(position, "checksum", f"left out: {problem}")
     return None

@@ -18,7 +18,9 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -327,7 +329,7 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
     Args:
         stores: log dirs, of one broker or of several, or copies of them; or the folder of a metadata partition itself.
             Of several replicas of a metadata partition those of the latest leader epoch are read: one of them, and
-            what others have after its end.
+            from the others what it has not.
         folder: for the temporary file.
 
     Raises:
@@ -393,11 +395,18 @@ def _of_latest_epoch(replicas: Sequence[Source]) -> list[Source]:
 
 
 def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:
-    """Read the first of *replicas*, and what the others have after its end."""
-    end_offset = _read_logs(metadata, replicas[0], 0)
-    for replica in replicas[1:]:
-        if end_offset < read_log_end(replica.store, replica.objects):
-            end_offset = _read_logs(metadata, replica, end_offset)
+    """Read the first of *replicas*, and from the others what it has not: after its end, or where it is damaged."""
+    ends = [read_log_end(replica.store, replica.objects) for replica in replicas]
+    end_offset, start, damaged = 0, -1, None
+    while end_offset > start:
+        start = end_offset
+        for replica, own_end in zip(replicas, ends, strict=True):
+            is_first = start == 0 and replica is replicas[0]
+            if is_first or own_end > end_offset:
+                end_offset, is_sound = _read_sound(metadata, replica, end_offset)
+                damaged = None if is_sound else damaged or replica
+    if damaged is not None:
+        end_offset = _read_logs(metadata, damaged, end_offset)
     if end_offset < told.end_offset:
         last = replicas[0].logs[-1]
         detail = (
@@ -407,27 +416,60 @@ def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: 
         metadata.report("missing-end", f"{replicas[0].store.url}/{last.key}", detail)
 
 
-def _read_logs(metadata: RemoteMetadata, replica: Source, next_offset: int) -> int:
-    """Read the segments of a replica that may have *next_offset* or later ones; return the offset after the last."""
-    bases = [int(stored.name[:20]) for stored in replica.logs]
-    first = max(bisect_right(bases, next_offset) - 1, 0)
-    for number, stored in enumerate(replica.logs[first:], first):
-        name = f"{replica.store.url}/{stored.key}"
+def _read_sound(metadata: RemoteMetadata, replica: Source, next_offset: int) -> tuple[int, bool]:
+    """Read a replica from *next_offset* on, up to damage.
 
-        def report(finding: Finding, is_last: bool = number == len(replica.logs) - 1) -> None:
-            rule: Rule = "torn-tail" if finding.rule == "torn-batch" and is_last else "damaged-batch"
-            metadata.report(rule, finding.file, f"position {finding.position}: {finding.detail}")
+    Returns:
+        The offset after the last record that was read, and whether that is the replica's end. Damage before
+        *next_offset*, where another replica was read, is none.
+    """
+    for stored in _segments_from(replica, next_offset):
+        name = f"{replica.store.url}/{stored.key}"
+        found: list[Finding] = []
+        try:
+            with closing(replica.store.open(stored.key)) as log:
+                for batch in read_batches(log, found.append, name=name):
+                    if batch.base_offset > next_offset:
+                        return next_offset, False
+                    found.clear()
+                    next_offset = _take_batch(metadata, batch, next_offset, name)
+        except OSError:
+            return next_offset, False
+        for finding in found:
+            if not _is_torn_tail(finding, stored, replica):
+                return next_offset, False
+            _report(metadata, finding, stored, replica)
+    return next_offset, True
+
+
+def _read_logs(metadata: RemoteMetadata, replica: Source, next_offset: int) -> int:
+    """Read a replica from *next_offset* on, passing over damage; return the offset after the last record."""
+    for stored in _segments_from(replica, next_offset):
+        name = f"{replica.store.url}/{stored.key}"
+        report = partial(_report, metadata, stored=stored, replica=replica)
 
         try:
-            log = replica.store.open(stored.key)
-            try:
+            with closing(replica.store.open(stored.key)) as log:
                 for batch in read_batches(log, report, name=name):
                     next_offset = _take_batch(metadata, batch, next_offset, name)
-            finally:
-                log.close()
         except OSError as error:
             metadata.report("unreadable", name, error_text(error))
     return next_offset
+
+
+def _segments_from(replica: Source, offset: int) -> Sequence[StoredObject]:
+    """Return the segments of a replica that may have *offset* or later ones."""
+    bases = [int(stored.name[:20]) for stored in replica.logs]
+    return replica.logs[max(bisect_right(bases, offset) - 1, 0) :]
+
+
+def _is_torn_tail(finding: Finding, stored: StoredObject, replica: Source) -> bool:
+    return finding.rule == "torn-batch" and stored is replica.logs[-1]
+
+
+def _report(metadata: RemoteMetadata, finding: Finding, stored: StoredObject, replica: Source) -> None:
+    rule: Rule = "torn-tail" if _is_torn_tail(finding, stored, replica) else "damaged-batch"
+    metadata.report(rule, finding.file, f"position {finding.position}: {finding.detail}")
 
 
 def _take_batch(metadata: RemoteMetadata, batch: LoggedBatch, next_offset: int, name: str) -> int:

@@ -207,7 +207,9 @@ def test_a_bad_checksum_costs_its_batch(tmp_path):
     logs[0].write_bytes(data)
     with read(tmp_path) as metadata:
         assert rules(metadata) == ["damaged-batch", "missing-records"]
-        assert "CRC" in metadata.findings[0].detail
+        assert re.fullmatch(
+            r"damaged-batch: position [1-9]\d+: left out: CRC .*", metadata.findings[0].detail
+        )
         assert metadata.record_count == 57
         segments = segments_of(metadata, OWNER.topic_id, OWNER.partition)
         assert 27 <= sum(one.state is FINISHED for one in segments) < 30
@@ -463,6 +465,60 @@ def test_zeros_at_the_end_were_preallocated(tmp_path, zeros):
     log.write_bytes(log.read_bytes() + b"\1")
     with read(tmp_path) as metadata:
         assert rules(metadata) == ["damaged-batch"]
+
+
+def _damaged_replicas(tmp_path, *damaged):
+    """Log dirs with the same 20 batches, of which these are damaged in each."""
+    for number, batches in enumerate(damaged):
+        (log,) = write_metadata(tmp_path / str(number), a_history(), segment_batches=100)
+        opened = LocalStore(str(log.parent)).open(log.name)
+        positions = [one.position for one in read_batches(opened, pytest.fail)]
+        opened.close()
+        data = bytearray(log.read_bytes())
+        for batch in batches:
+            data[positions[batch] + 70] ^= 1
+        log.write_bytes(data)
+    return [tmp_path / str(number) for number in range(len(damaged))]
+
+
+@pytest.mark.parametrize("damaged", [([4], []), ([4, 9, 19], [5, 0]), ([0], [19]), ([3], [4], [5])])
+def test_what_is_damaged_in_one_replica_is_read_from_another(tmp_path, damaged):
+    folders = _damaged_replicas(tmp_path, *damaged)
+    with read(*folders) as sound, read(*folders[::-1]) as reverse:
+        for metadata in (sound, reverse):
+            assert (metadata.record_count, rules(metadata)) == (60, [])
+            assert len(segments_of(metadata, OWNER.topic_id, OWNER.partition)) == 30
+
+
+def test_what_is_damaged_in_all_replicas_is_told(tmp_path):
+    folders = _damaged_replicas(tmp_path, [4, 7], [4, 9])
+    for order in (folders, folders[::-1]):
+        with read(*order) as metadata:
+            assert metadata.record_count == 60 - 2 * 3  # the one that is told of is read to its end
+            assert rules(metadata) == ["damaged-batch", "missing-records"] * 2
+            assert offsets_of_missing(metadata) == [12, 21 if order is folders else 27]
+
+
+def offsets_of_missing(metadata):
+    return [int(found.detail.split()[2]) for found in metadata.findings if "missing-records" in found.detail]
+
+
+def test_a_sound_replica_that_is_behind_does_not_hide_the_damage_after_its_end(tmp_path):
+    _damaged_replicas(tmp_path, [15])
+    write_metadata(tmp_path / "behind", a_history()[:30], segment_batches=100)
+    for folders in (("0", "behind"), ("behind", "0")):
+        with read(*(tmp_path / name for name in folders)) as metadata:
+            assert (metadata.record_count, rules(metadata)) == (57, ["damaged-batch", "missing-records"])
+
+
+def test_the_beginning_that_one_replica_has_lost_is_read_from_another(tmp_path):
+    history = a_history()
+    write_metadata(tmp_path / "whole", history)
+    logs = write_metadata(tmp_path / "cut", history)
+    logs[0].unlink()
+    for folders in (("cut", "whole"), ("whole", "cut")):
+        with read(*(tmp_path / name for name in folders)) as metadata:
+            assert (metadata.record_count, rules(metadata)) == (60, [])
 
 
 def test_other_folders_are_passed_over(tmp_path):
