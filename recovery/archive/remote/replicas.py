@@ -80,9 +80,10 @@ class Replicas:
     def of(self, where: PartitionPrefix, in_sync: Collection[str] = ()) -> Replica | None:
         """Return the replica that counts, None if no log dir has one.
 
-        It is the one with the latest last epoch; of several, one that may lead; of several, the one that knows the most
-        epochs, because a follower that began anew, as after an unclean election, has lost the earlier ones; of several
-        of these, the one whose log reaches furthest, and then the one whose log begins last. It answers all questions.
+        It is the one with the latest last epoch; of several, one that may lead, and of which it can be read where the
+        log begins; of several, the one that knows the most epochs, because a follower that began anew, as after an
+        unclean election, has lost the earlier ones; of several of these, the one whose log reaches furthest, and then
+        the one whose log begins last. It answers all questions.
 
         Args:
             where: the partition.
@@ -95,15 +96,7 @@ class Replicas:
         replicas = [replica for replica in candidates if replica is not None]
         if len(replicas) < 2:
             return replicas[0] if replicas else None
-        ranks = [
-            (
-                [entry.epoch for entry in one.epochs[-1:]],
-                one.store.url in in_sync,
-                one.epochs[-1:],
-                len(one.epochs),
-            )
-            for one in replicas
-        ]
+        ranks = [_rank(replica, in_sync) for replica in replicas]
         highest = max(ranks)
         equal = [replica for replica, rank in zip(replicas, ranks, strict=True) if rank == highest]
         return max(equal, key=_reach)
@@ -112,7 +105,7 @@ class Replicas:
         """Return why a folder with the name of a partition does not count in any log dir; empty if there is none."""
         prefix = f"{where.topic}-{where.partition}/"
         for store in self._log_dirs:
-            if prefix in store.list_level("").prefixes and _topic_id_at(store, prefix) is None:
+            if _topic_id_at(store, prefix) is None and _has_files(store, prefix):
                 return (
                     f"{store.url}/{prefix}{PARTITION_METADATA}: it is missing or malformed, so of which topic the log "
                     "is is not known. Remedy: copy the folder whole"
@@ -167,6 +160,13 @@ class Replicas:
         )
 
 
+def _rank(replica: Replica, in_sync: Collection[str]) -> tuple[object, ...]:
+    """Return a value by which `Replicas.of` chooses; where it is equal, the ends of the logs decide."""
+    last = replica.epochs[-1:]
+    may_lead, is_readable = replica.store.url in in_sync, replica.log_start_fault is None
+    return tuple(entry.epoch for entry in last), may_lead, is_readable, last, len(replica.epochs)
+
+
 def _reach(replica: Replica) -> tuple[int, int]:
     """Return where the log ends, and where it begins."""
     objects = replica.store.list_level(replica.prefix).objects
@@ -199,6 +199,13 @@ def _topic_id_at(store: Store, prefix: str) -> UUID | None:
         return read_partition_metadata(_read(store, prefix + PARTITION_METADATA)).topic_id
     except (OSError, FormatError):
         return None
+
+
+def _has_files(store: Store, prefix: str) -> bool:
+    try:
+        return bool(store.list_level(prefix).objects)
+    except OSError:
+        return False
 
 
 def read_leader_epochs(store: Store, prefix: str) -> tuple[LeaderEpochEntry, ...]:

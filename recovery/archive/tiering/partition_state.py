@@ -80,7 +80,7 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
     Kafka: LogLoader.load with remote storage, LogSegment.readNextOffset.
     """
     if replica.log_start_fault is not None:
-        return None, f"{replica.log_start_fault.file}: {replica.log_start_fault.detail}"
+        return None, f"{replica.log_start_fault.file}: {replica.log_start_fault.detail}. {_OF_ONE_MOMENT}"
     log_start_offset = replica.log_start_offset or 0
     listed = [
         segment
@@ -93,7 +93,10 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
     end = _read_end(replica, listed[-1]) if listed else _End(log_start_offset, 0)
     if end is None:
         log = f"{replica.store.url}/{listed[-1].parts[PartKind.LOG].key}"
-        return None, f"{log}: where the log ends cannot be read"
+        return (
+            None,
+            f"{log}: where the log ends cannot be read. Remedy: recover the log dir, or copy the folder whole",
+        )
     segments.append(LocalSegment(listed[-1].base_offset if listed else log_start_offset, end.size_bytes))
     log_end_offset = end.offset
     if log_start_offset > log_end_offset:

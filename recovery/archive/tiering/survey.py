@@ -140,7 +140,9 @@ class TieringSurvey:
             cache = self._metadata.cache(owner.topic_id, owner.partition)
             if hiding := self._metadata.hiding(owner.topic_id, owner.partition):
                 cache = None
-                unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}")
+                # A record that cannot be read is the same in every replica
+                remedy = "" if hiding.detail.startswith("malformed-record") else f". {_REMEDY}"
+                unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}{remedy}")
         is_deleted = self._is_deleted(owner)
         log, why = None, ""
         if not is_deleted:

@@ -183,6 +183,17 @@ def test_the_file_is_named_for_want_of_which_a_replica_does_not_count(
     assert "Remedy: copy the folder whole" in report.warnings[0]
 
 
+def test_a_replica_of_which_nobody_knows_where_it_begins_counts_only_without_another(
+    archive: TieredArchive,
+) -> None:
+    other = other_replica(archive, "plain-0", node_id=1)
+    (folder_of(archive, "plain-0").parent / "log-start-offset-checkpoint").write_text("garbage")
+    report, one = measured(*archive.log_dirs)
+    assert (report.exit_code, one.figures.log_start_offset) == (4, None)
+    report, one = measured(*archive.log_dirs, other.parent)
+    assert (report.exit_code, one.figures.log_start_offset) == (0, 0)
+
+
 def test_records_that_brokers_do_not_find_are_told(archive: TieredArchive) -> None:
     for path in archive.log_dirs:
         for folder in path.glob("__remote_log_metadata-*"):
