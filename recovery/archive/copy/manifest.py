@@ -96,6 +96,9 @@ class CopyManifest:
         store: the output.
         document: what is there; None if nothing is.
         version: of that, by which another writer shows.
+
+    Attributes:
+        unremoved: keys of needless objects that could not be removed, and why.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class CopyManifest:
         self._is_forgotten = False
         self._noted: dict[str, _Noted] = {}
         self._needless: list[str] = []
+        self.unremoved: dict[str, OSError] = {}
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._next_s = time.monotonic() + _WRITTEN_EVERY_S
@@ -289,8 +293,12 @@ class CopyManifest:
         self._store.replace(MANIFEST_KEY, "\n".join([json.dumps(document), *lines, ""]).encode())
         self._version = _version_of(self._store)
         for object_key in [*needless, *(one.needless for one in noted.values() if one.needless)]:
-            with suppress(FileNotFoundError):
+            try:
                 self._store.remove(object_key)
+            except FileNotFoundError:
+                pass
+            except OSError as error:  # as in a bucket that lets nothing be deleted; what is whole is there
+                self.unremoved[object_key] = error
         now_s = time.monotonic()
         self._next_s = now_s + max(_WRITTEN_EVERY_S, _LEAST_SHARE * (now_s - started_s))
 

@@ -40,7 +40,7 @@ from recovery.archive.copy.progress import CopyProgress
 from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
 from recovery.archive.stores.stores import is_within, open_store
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
-from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
+from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError, reason_text
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
@@ -464,6 +464,13 @@ class _Run:
         finally:
             for text in self._stale_markers.values():
                 self._warn(text)
+            if manifest.unremoved:
+                key, why = next(iter(manifest.unremoved.items()))
+                parts = count_text(len(manifest.unremoved), "beginning")
+                self._warn(
+                    f"{parts} of files that are whole now, such as {self._store.url}/{key}, cannot be removed: "
+                    f"{reason_text(why)}. Remedy: allow that, and start again, which removes them"
+                )
 
     def _to_do(self, planned: _Planned, copier: FileCopier, manifest: CopyManifest) -> _Planned:
         """Return what is not at the output, and count the rest as it is."""

@@ -102,6 +102,29 @@ def test_a_part_goes_once_all_of_the_file_is_there(disk: Disk) -> None:
     ]
 
 
+def test_a_part_that_cannot_be_removed_does_not_end_the_run(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a bucket that lets nothing be deleted."""
+
+    def refuse(_self: LocalStore, key: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), key)
+
+    disk.copy_with_bad_sector()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "remove", refuse)
+        for _ in range(2):
+            report = disk.copy()
+            assert report.exit_code == 0
+            assert report.warnings == [
+                f"1 beginning of files that are whole now, such as {disk.part}, cannot be removed: "
+                f"{os.strerror(errno.EACCES)}. Remedy: allow that, and start again, which removes them"
+            ]
+    assert disk.whole.read_bytes() == disk.large.read_bytes()
+    assert disk.copy().warnings == []
+    assert not disk.part.exists()
+
+
 def test_the_part_of_a_file_that_is_gone_is_told_of_until_it_is_removed(disk: Disk) -> None:
     disk.copy_with_bad_sector()
     disk.large.unlink()
