@@ -107,13 +107,36 @@ def refuse_interrupted_recovery(log_dir: str, root: str) -> None:
         JournalError: a file has the name of its journal and is not one.
         OSError: it cannot be looked at.
     """
-    journal = Journal.open(os.path.join(root, JOURNAL), read_only=True)
-    if journal is not None:
-        journal.close()
+    if (journal := _journal_of_recovery(root)) is not None:
         raise UnsafeError(
-            f"{log_dir}: its recovery was interrupted ({journal.path}). Nothing was changed. Remedy: first take back "
+            f"{log_dir}: its recovery was interrupted ({journal}). Nothing was changed. Remedy: first take back "
             "what was done since with another --quarantine-dir, let recover finish this one, then undo"
         )
+
+
+def refuse_unfinished_recovery(log_dir: str, quarantine_dir: str | None) -> None:
+    """Raise UnsafeError if a recovery was interrupted: what else is changed meanwhile, `undo` could not take back.
+
+    Raises:
+        UnsafeError: nothing was changed.
+        JournalError: a file has the name of its journal and is not one.
+        OSError: it cannot be looked at.
+    """
+    for root in quarantine_roots(log_dir, quarantine_dir):
+        if (journal := _journal_of_recovery(root)) is not None:
+            raise UnsafeError(
+                f"{log_dir}: its recovery was interrupted ({journal}). Nothing was changed. Remedy: let recover finish "
+                "it first"
+            )
+
+
+def _journal_of_recovery(root: str) -> str | None:
+    """Return the path of the journal that an interrupted recovery has left in *root*, None if there is none."""
+    journal = Journal.open(os.path.join(root, JOURNAL), read_only=True)
+    if journal is None:
+        return None
+    journal.close()
+    return journal.path
 
 
 def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:

@@ -66,7 +66,7 @@ from recovery.write.move_in import (
     remove_stage,
 )
 from recovery.write.quarantine import Quarantine
-from recovery.write.undo_notice import refuse_unfinished_undo
+from recovery.write.undo_notice import refuse_unfinished_recovery, refuse_unfinished_undo
 from segfmt.kafka_uuid import format_uuid, read_uuid
 
 
@@ -85,7 +85,8 @@ def restore(
     Raises:
         UsageError: settings that Kafka does not accept, no log dir, an archive that is none.
         LogDirLockedError: a broker or another recovery is running; nothing was changed.
-        UnsafeError: a folder is not a broker's, or an undo was interrupted; nothing was changed.
+        UnsafeError: a folder is not a broker's, or an undo or a recovery was interrupted; nothing was changed.
+        JournalError: a file has the name of a journal and is not one; nothing was changed.
         OSError: the archive cannot be listed.
     """
     options.refuse_wrong_values()
@@ -111,6 +112,8 @@ def restore(
         for log_dir in dirs.log_dirs:
             if log_dir not in offline:
                 refuse_unfinished_undo(log_dir, dirs.quarantine_dir)
+                if not has_intent(log_dir):  # that is finished before anything else
+                    refuse_unfinished_recovery(log_dir, dirs.quarantine_dir)
         target = Target(dirs, facts, offline)
         run = _Run(options, target, observers, StopRequest() if stop is None else stop)
         return run.run()

@@ -289,6 +289,29 @@ def test_recover_leaves_a_half_restored_log_dir_alone(bench: Bench) -> None:
     assert bench.trees() == before
 
 
+def test_a_half_recovered_log_dir_is_left_alone(bench: Bench) -> None:
+    """The recovery would begin anew beside what was restored, and nothing could take its first part back."""
+    for log_dir in bench.archive.log_dirs:
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    before = bench.trees()
+    point = KillPoint(event="os.rename", path="/d2/.*", number=9)
+    command = [*point.command(), "recover", "-c", str(bench.archive.root / "server.properties")]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=120).returncode == -9
+    left = bench.trees()
+    for dry_run in (True, False):
+        options = bench.options()
+        with pytest.raises(
+            UnsafeError, match=r"its recovery was interrupted .* Remedy: let recover finish it first"
+        ):
+            restore(replace(options, broker=replace(options.broker, dry_run=dry_run)))
+    assert bench.trees() == left
+    recover([str(log_dir) for log_dir in bench.archive.log_dirs], bench.options().broker)
+    assert bench.restored()[0].exit_code == 0
+    for _ in range(2):
+        undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert bench.trees() == before
+
+
 def test_a_stage_that_cannot_be_removed_is_no_failure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """All is moved in, and said to be; the next restore removes the stage."""
     remove = shutil.rmtree
