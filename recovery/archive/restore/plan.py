@@ -380,9 +380,8 @@ def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
     logs = _logs(planned)
     if existing.topic_id != planned.topic_id or not logs:
         return False
-    if (
-        planned.next_offset is not None and existing.is_empty
-    ):  # what makes it more than the empty log of any broker
+    if planned.next_offset is not None and existing.is_empty:
+        # What makes it more than the empty log of any broker
         return existing.names >= {LEADER_EPOCH_CHECKPOINT, snapshot_name(planned.next_offset), *logs}
     last = max(logs)
     cut_short = {log_name(one.segment.base_offset) for one in planned.source.segments if one.overlaps_next}
