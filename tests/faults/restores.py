@@ -93,10 +93,11 @@ class RestoreBench(CommandBench):
         assert done.returncode == 0, done.stdout + done.stderr
         return self.tree(), self.folders()
 
-    def differences(self, whole: dict[str, bytes]) -> list[str]:
+    def differences(self, whole: dict[str, bytes], *, with_stage: bool = True) -> list[str]:
         """Some of the files that are not as in the tree *whole*."""
         now = self.tree()
-        return sorted(name for name in whole.keys() | now.keys() if whole.get(name) != now.get(name))[:5]
+        names = sorted(name for name in whole.keys() | now.keys() if whole.get(name) != now.get(name))
+        return [name for name in names if with_stage or f"/{STAGE_FOLDER}/" not in name][:5]
 
     def problems(self, fault: Fault, whole: dict[str, bytes], folders: Folders) -> Iterator[str]:
         """Yield what is wrong after a run that *fault* has befallen, and one after it."""
@@ -104,8 +105,8 @@ class RestoreBench(CommandBench):
         before, untouched = self.folders(), self.tree()
         killed = self.run(fault)
         yield from unsaid(fault, killed)
-        if killed.returncode == 0 and fault.action not in KILLING_ACTIONS and self.tree() != whole:
-            yield "exit code 0, and another tree"
+        if killed.returncode == 0 and fault.action not in KILLING_ACTIONS:
+            yield from self._untold(killed.stdout, whole)
         for name, files in self.folders().items():
             if files not in (before.get(name), folders[name]):
                 yield f"half a folder: {name}: {files}"
@@ -114,13 +115,23 @@ class RestoreBench(CommandBench):
             yield f"started again: {again.returncode}: {again.stdout[-700:]}{again.stderr[-500:]}"
         elif names := self.differences(whole):
             yield f"another tree: {names}"
-        if any((self.root / log_dir / STAGE_FOLDER).exists() for log_dir in ("d1", "d2")):
+        if self._has_stage():
             yield "the stage is left"
         undone = self.undo()
         if killed.returncode == 4:  # some partitions were restored by one run, the others by the next
             undone = self.undo()
         if undone.returncode != 0 or self.tree() != untouched:
             yield f"not taken back: {undone.returncode}: {undone.stdout[-300:]}{undone.stderr[-500:]}"
+
+    def _untold(self, said: str, whole: dict[str, bytes]) -> Iterator[str]:
+        """Yield what a run that has ended well has left and not *said*: its stage may be, with a warning."""
+        if names := self.differences(whole, with_stage=False):
+            yield f"exit code 0, and another tree: {names}"
+        if self._has_stage() and "the stage is left" not in said:
+            yield "exit code 0, and no word about the stage that is left"
+
+    def _has_stage(self) -> bool:
+        return any((self.root / log_dir / STAGE_FOLDER).exists() for log_dir in ("d1", "d2"))
 
 
 def run_cases(bench: RestoreBench, points: Iterable[Fault]) -> list[str]:
