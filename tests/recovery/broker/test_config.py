@@ -6,7 +6,12 @@ from hypothesis import strategies as st
 
 from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, LogConfig
 from recovery.broker.settings import BooleanKind, IntKind, Layer, ListKind
-from recovery.broker.topic_configs import TOPIC_CONFIG_NAMES, TopicConfigs, read_topic_configs
+from recovery.broker.topic_configs import (
+    TOPIC_CONFIG_NAMES,
+    TopicConfigs,
+    read_topic_configs,
+    without_effect,
+)
 from recovery.errors import UsageError
 from recovery.load.model import LogSettings
 from segfmt.properties import read_properties
@@ -343,3 +348,13 @@ def test_boolean_and_list_kinds():
     assert ListKind().read("") == ()
     assert ListKind(is_empty_allowed=False).read(" ") is None
     assert ListKind(choices=("a",)).read("a,b") is None
+
+
+def test_a_misspelled_topic_is_not_looked_for_among_those_of_a_whole_cluster() -> None:
+    """Which would take minutes: then each is told without the one that may be meant."""
+    here = [f"orders-{number:05}" for number in range(150)]
+    (text,) = without_effect({"order-00017": {}}, here)
+    assert text.endswith("its settings have no effect; is orders-00017 meant?")
+    texts = without_effect({f"order-{number:05}": {} for number in range(100)}, here)
+    assert len(texts) == 100
+    assert all(one.endswith("its settings have no effect") for one in texts)
