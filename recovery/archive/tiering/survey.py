@@ -145,7 +145,7 @@ class TieringSurvey:
                 unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}{remedy}")
         is_deleted = self._is_deleted(owner)
         log, why = None, ""
-        if not is_deleted:
+        if replica is None and not is_deleted:
             why = self._replicas.why_unread(where) or f"no replica was found. {_REMEDY}"
         if replica is not None and not is_deleted:
             told = told_end(replica, where, self._copies[replica.store.url])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.remote.replicas import Replicas
+from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.report import TieredPartition, TieringReport
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
@@ -62,6 +64,22 @@ def other_replica(archive: TieredArchive, name: str, *, node_id: int = 2) -> Pat
     properties = (source.parent / "meta.properties").read_text()
     (log_dir / "meta.properties").write_text(properties.replace("node.id=1", f"node.id={node_id}"))
     return copy
+
+
+def test_why_a_folder_does_not_count_is_asked_only_where_none_does(
+    archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes requests for each log dir."""
+    asked: list[str] = []
+
+    def why_unread(_: Replicas, where: PartitionPrefix) -> str:
+        asked.append(f"{where.topic}-{where.partition}")
+        return "unread"
+
+    monkeypatch.setattr(Replicas, "why_unread", why_unread)
+    shutil.rmtree(folder_of(archive, "plain-1"))
+    measure_tiering(TieringOptions(metadata=tuple(map(str, archive.log_dirs))))
+    assert asked == ["plain-1"]
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
