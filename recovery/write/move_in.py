@@ -238,7 +238,8 @@ class _Move:
             self._make_room(one.folder, quarantine)
         for one in left:
             os.rename(os.path.join(self._staged, one.folder), os.path.join(self._log_dir, one.folder))
-        sync(self._staged)
+        if left:  # else the folder may be gone
+            sync(self._staged)
         sync(self._log_dir)
         moved = [one for one in self._intent.partitions if self._is_moved(one.folder)]
         self._change_checkpoints(_with_lines(moved), quarantine, made=self._made_without_lines(moved))

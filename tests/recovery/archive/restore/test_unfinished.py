@@ -126,6 +126,17 @@ def test_a_staged_log_that_lost_bytes_is_fetched_again(bench: Bench, batches: in
     assert {path.stem: path.read_bytes() for path in (bench.log_dir / "codecs-0").glob("*.log")} == archived
 
 
+def test_it_goes_on_once_all_is_moved_in_without_the_stage(bench: Bench) -> None:
+    """Somebody has removed it, and `recover`, `undo` and a purge wait for that."""
+    before = bench.trees()
+    bench.killed(BEFORE_LINES)
+    shutil.rmtree(bench.log_dir / STAGE_FOLDER / "log-dir")
+    report, _ = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert bench.trees() == before
+
+
 @pytest.mark.parametrize("point", [BEFORE_FOLDERS, BETWEEN_FOLDERS, BEFORE_LINES, AMID_LINES])
 def test_undo_takes_both_runs_back(bench: Bench, point: KillPoint) -> None:
     before = bench.trees()
