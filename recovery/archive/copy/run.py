@@ -413,10 +413,13 @@ class _Run:
     ) -> _Planned:
         """Return what is to be read of a log dir, with the marker of a clean shutdown apart from the rest."""
         key = marker_key(log_dir.folder)
+        is_there = output.size_bytes(key) is not None
+        if log_dir.is_listed and not is_there:
+            manifest.forget(key)  # somebody has removed it, and logs may be copied without it from now on
         marker = CleanMarker(
             key=key,
             job=next((job for job in jobs if job.file.key == key), None),
-            is_to_go=output.size_bytes(key) is not None and log_dir.is_listed,
+            is_to_go=is_there and log_dir.is_listed,
             may_vouch=manifest.earlier(key) is not None
             or not has_others(log_dir.folder, is_chosen, manifest),
         )

@@ -143,6 +143,20 @@ def test_a_run_that_is_interrupted_leaves_none(
     assert place.has_marker
 
 
+def test_one_that_somebody_has_removed_at_the_output_vouches_for_nothing_any_more(place: Place) -> None:
+    place.copy()
+    (place.folder / CLEAN_SHUTDOWN_FILE).unlink()
+    place.run_broker(is_clean=False)
+    assert place.copy().exit_code == 0
+    assert CLEAN_SHUTDOWN_FILE not in (place.output / "kafka-log-recovery-copy.jsonl").read_text()
+    place.marker.write_bytes(b"x")
+    report = place.copy(topics=("deleted-records",))
+    assert not place.has_marker
+    assert any(LEFT_OUT in text for text in report.warnings)
+    assert place.copy().exit_code == 0
+    assert place.has_marker
+
+
 def test_it_stays_as_long_as_nothing_is_to_be_sent(place: Place) -> None:
     place.copy()
     before = (place.folder / CLEAN_SHUTDOWN_FILE).stat()
