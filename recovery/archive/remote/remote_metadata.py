@@ -36,6 +36,7 @@ from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
 from recovery.errors import error_text
+from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (
@@ -75,6 +76,9 @@ _HIDING = _DAMAGE | {"torn-tail"}
 """Rules that may hide what became of segments: also a torn tail, which is no damage."""
 
 
+_NO_EPOCH = -1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A partition of the topic in one log dir, as it was listed.
@@ -83,24 +87,35 @@ class Source:
         store: the log dir, or the folder itself.
         logs: its segments, ascending; two sources are equal if these are.
         objects: all files of the folder.
-        last_epoch: the last of its leader epochs; None if they cannot be read.
+        epochs: its leader epochs; none if they cannot be read.
     """
 
     store: Store
     logs: Sequence[StoredObject]
     objects: Sequence[StoredObject] = field(compare=False)
-    last_epoch: int | None = field(compare=False)
+    epochs: Sequence[LeaderEpochEntry] = field(compare=False)
 
     @property
     def reach(self) -> tuple[str, int]:
         """A value that grows with the log's end, if segments begin at the same offsets as those of others."""
         return self.logs[-1].name, self.logs[-1].size_bytes
 
+    @property
+    def last_epoch(self) -> int:
+        """The last of its leader epochs; -1 if they are not known."""
+        return self.epochs[-1].epoch if self.epochs else _NO_EPOCH
+
     def is_before(self, other: Source) -> bool:
-        """Return whether it ends in an earlier leader epoch than *other*."""
-        if self.last_epoch is None or other.last_epoch is None:
+        """Return whether it ends in an earlier leader epoch than *other*, and may have what that has not.
+
+        It has not where *other* has that epoch, too, and goes on with it at least as far.
+        """
+        last = self.last_epoch
+        if last == _NO_EPOCH or last >= other.last_epoch:
             return False
-        return self.last_epoch < other.last_epoch
+        until = next(entry.start_offset for entry in other.epochs if entry.epoch > last)
+        is_shared = any(entry.epoch == last for entry in other.epochs)
+        return not is_shared or read_log_end(self.store, self.objects) > until
 
 
 Sources = dict[int, list[Source]]
@@ -364,9 +379,9 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
 
 
 def find_sources(stores: Iterable[Store]) -> Sources:
-    """Return the replicas of each partition that have a segment and no earlier last leader epoch than another.
+    """Return the replicas of each partition that have a segment, without those that may have what is not committed.
 
-    What is in an earlier epoch alone was never committed: the leader after it does not have it.
+    That is what is in an earlier leader epoch alone: the leader after it does not have it.
     """
     sources: Sources = {}
     for store in stores:
@@ -382,8 +397,7 @@ def find_sources(stores: Iterable[Store]) -> Sources:
             )
             if logs:
                 epochs = read_leader_epochs(store, prefix)
-                last_epoch = epochs[-1].epoch if epochs else None
-                replica = Source(store=store, logs=logs, objects=objects, last_epoch=last_epoch)
+                replica = Source(store=store, logs=logs, objects=objects, epochs=epochs)
                 sources.setdefault(partition, []).append(replica)
     return {partition: _of_latest_epoch(replicas) for partition, replicas in sources.items()}
 
@@ -391,7 +405,7 @@ def find_sources(stores: Iterable[Store]) -> Sources:
 def _of_latest_epoch(replicas: Sequence[Source]) -> list[Source]:
     latest = [one for one in replicas if not any(one.is_before(other) for other in replicas)]
     # One whose epochs are not known comes last: what it has may never have been committed
-    return sorted(latest, key=lambda one: (one.last_epoch is not None, one.reach), reverse=True)
+    return sorted(latest, key=lambda one: (one.last_epoch, one.reach), reverse=True)
 
 
 def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:

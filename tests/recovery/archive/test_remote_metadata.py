@@ -455,6 +455,25 @@ def test_what_an_earlier_leader_has_not_committed_is_not_read(tmp_path):
         assert metadata.record_count == 60  # of which epoch it is nobody knows
 
 
+@pytest.mark.parametrize(
+    ("epochs", "is_read"), [([(3, 0)], True), ([(2, 0), (4, 30)], False), ([(4, 0)], False)]
+)
+def test_damage_is_read_from_a_follower_that_has_no_record_of_the_last_epoch(tmp_path, epochs, is_read):
+    """A leader has that from its election on. What is of an epoch that it does not have may be of another history."""
+    history = a_history()
+    (log,) = write_metadata(tmp_path / "leader", history, segment_batches=100)
+    write_metadata(tmp_path / "follower", history, segment_batches=100)
+    log.write_bytes(log.read_bytes()[:-1] + b"\xff")
+    for name, entries in (("leader", [(2, 0), (3, 10), (5, 60)]), ("follower", epochs)):
+        (tmp_path / name / "__remote_log_metadata-0" / "leader-epoch-checkpoint").write_bytes(
+            encode_leader_epoch_checkpoint([LeaderEpochEntry(*one) for one in entries])
+        )
+    for folders in (("leader", "follower"), ("follower", "leader")):
+        with read(*(tmp_path / name for name in folders)) as metadata:
+            assert (rules(metadata) == []) is is_read
+            assert (metadata.record_count == 60) is is_read
+
+
 @pytest.mark.parametrize("zeros", [40, 9 << 20])
 def test_zeros_at_the_end_were_preallocated(tmp_path, zeros):
     (log,) = write_metadata(tmp_path, a_history(), segment_batches=100)
