@@ -197,7 +197,7 @@ class TieringSurvey:
             why = (
                 f"the topic with the id {format_uuid(state.topic_id)} was deleted, and {left} of it, {size}, are left"
                 if state.is_deleted
-                else f"remote storage is disabled for the topic, and {left} of it, {size}, are left"
+                else f"remote storage is disabled for the topic, and {left} of it, {size}, are left{_doubts(state)}"
             )
             self.warnings.append(
                 f"{state.name}: {why}{self._stale_replica(state)}. Remedy: if their deletion is not under way, delete "
@@ -254,6 +254,20 @@ class TieringSurvey:
     def _is_tiered(self, topic: str) -> bool:
         retention = self._retention(topic)
         return retention is not None and retention.is_tiered is True and topic not in NEVER_TIERED_TOPICS
+
+
+def _doubts(state: PartitionState) -> str:
+    """Return what speaks against the setting that remote storage is disabled; empty if nothing does.
+
+    Kafka: TopicConfigHandler.maybeUpdateRemoteLogComponents lets the log begin with its first local segment.
+    """
+    log = state.log
+    if log is None or log.log_start_offset >= log.segments[0].base_offset:
+        return ""
+    return (
+        f"; but its log begins at {log.log_start_offset}, in remote storage: they are a part of it if that setting "
+        "is not what brokers have"
+    )
 
 
 def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:

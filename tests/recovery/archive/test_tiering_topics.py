@@ -16,6 +16,7 @@ from recovery.archive.tiering.prometheus import metrics_text
 from recovery.archive.tiering.retention_report import RetainedPartition
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.metadata_record import ConfigRecord, RemoveTopicRecord
 from segfmt.partition_metadata import read_partition_metadata
@@ -66,7 +67,8 @@ def test_no_broker_deletes_or_copies_anything_of_a_topic_whose_remote_storage_is
     assert [one.figures.highest_copied_offset for one in report.partitions] == [-1, -1]
     assert len(report.warnings) == 2
     assert report.warnings[0].startswith(
-        "plain-0: remote storage is disabled for the topic, and 14 remote segments of it, 158 KiB, are left. Remedy: "
+        "plain-0: remote storage is disabled for the topic, and 14 remote segments of it, 158 KiB, are left; but its "
+        "log begins at 0, in remote storage: they are a part of it if that setting is not what brokers have. Remedy: "
     )
     retention = foretell_retention(options)
     assert retention.exit_code == 0
@@ -74,6 +76,9 @@ def test_no_broker_deletes_or_copies_anything_of_a_topic_whose_remote_storage_is
         assert one.now is not None
         assert (len(one.now.deletions), len(one.in_retention)) == (0, 0)
     assert sum(one.never_deleted_bytes or 0 for one in retention.partitions) == held
+    for path in archive.log_dirs:  # as brokers do once it is disabled
+        (path / LOG_START_OFFSET_CHECKPOINT).write_text("0\n2\nplain 0 377\nplain 1 403\n")
+    assert ", are left. Remedy: " in measure_tiering(options).warnings[0]
 
 
 def test_a_topic_of_which_nothing_is_left_in_remote_storage_is_none_that_is_tiered(
