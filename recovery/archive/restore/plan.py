@@ -13,6 +13,7 @@ from recovery.archive.restore.source import SourcePartition
 from recovery.archive.restore.target import ExistingLog, Target
 from recovery.broker.assignments import Assignment
 from recovery.broker.log_retention import LogRetention
+from segfmt.errors import FileNameError
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -22,6 +23,7 @@ from segfmt.filenames import (
 )
 from segfmt.kafka_uuid import format_uuid, read_uuid
 
+_TAKE_OUT = "take that line out, and one off the number of lines at the top,"
 _DERIVED_SHARE = 200
 """Indexes take one byte for so many of a log, at most, unless their interval is below Kafka's default."""
 _SEGMENT_BYTES = 24 << 10
@@ -226,7 +228,7 @@ class Planner:
         if source.end_offset is not None and known > source.end_offset + 1:
             raise ValueError(
                 f"{LOG_START_OFFSET_CHECKPOINT} of this broker says that it begins at offset {known}, and the archive "
-                f"ends at {source.end_offset}. Remedy: take that line out if the archive's records are to come back"
+                f"ends at {source.end_offset}. Remedy: {_TAKE_OUT} if the archive's records are to come back"
             )
         kept = [one for one in source.segments if one.until_offset is None or one.until_offset > known]
         if not kept:
@@ -236,9 +238,7 @@ class Planner:
             "says that they were deleted"
         )
         if self._options.is_aux:
-            left_out += (
-                ", so a broker deletes them from remote storage. Remedy: take that line out to keep them"
-            )
+            left_out += f", so a broker deletes them from remote storage. Remedy: {_TAKE_OUT} to keep them"
         return replace(source, segments=kept, log_start_offset=known, warnings=(*source.warnings, left_out))
 
     def _assignment(self, source: SourcePartition, topic_id: UUID) -> Assignment | None:
@@ -409,12 +409,20 @@ def _has_records(planned: PlannedRestore, existing: ExistingLog) -> str:
     )
 
 
+def _offset(name: str) -> int:
+    """Return where a segment begins by the name of its log; 0 for one that no broker has written."""
+    try:
+        return read_offset(name)
+    except FileNameError:
+        return 0
+
+
 def _goes_back(planned: PlannedRestore, existing: ExistingLog) -> str | None:
     """Return why an empty log is not replaced by one that ends before it: offsets would be used a second time."""
     name, end = planned.source.name, planned.next_offset
     if end is None and planned.source.end_offset is not None:
         end = planned.source.end_offset + 1
-    begin = max((read_offset(one) for one in existing.logs), default=0)
+    begin = max(map(_offset, existing.logs), default=0)
     if end is None or begin <= end or existing.topic_id not in (None, planned.topic_id):
         return None
     return (

@@ -73,6 +73,12 @@ def test_an_empty_log_at_the_archives_end_is_replaced(archive: TieredArchive) ->
     assert (one.status, one.log_end_offset) == ("restored", END)
 
 
+def test_an_empty_log_with_a_name_that_says_no_offset_is_replaced(archive: TieredArchive) -> None:
+    """A broker would not start with it."""
+    empty_folder(archive, "copy of it.log")
+    assert both(archive, is_aux=False).status == "restored"
+
+
 def test_an_empty_log_is_no_auxiliary_state(archive: TieredArchive) -> None:
     """Without producers, leader epochs and log start, a broker would serve nothing and delete what is archived."""
     folder = empty_folder(archive, log_name(END))
@@ -104,5 +110,9 @@ def test_a_log_that_begins_behind_the_archive_is_refused(archive: TieredArchive,
     path = begin_at(archive, END + 1)
     one = both(archive, is_aux=is_aux)
     assert one.status == "refused"
-    assert "Remedy: take that line out" in one.reasons[0]
-    assert read_offset_checkpoint(path.read_bytes())["codecs", 0] == END + 1
+    assert "Remedy: take that line out, and one off the number of lines at the top, if" in one.reasons[0]
+    lines = read_offset_checkpoint(path.read_bytes())
+    assert lines["codecs", 0] == END + 1
+    text = path.read_text().replace(f"codecs 0 {END + 1}\n", "")
+    path.write_text(text.replace(f"0\n{len(lines)}\n", f"0\n{len(lines) - 1}\n", 1))
+    assert both(archive, is_aux=is_aux).status == "restored"
