@@ -238,7 +238,7 @@ class _Move:
             self._make_room(one.folder, quarantine)
         for one in left:
             os.rename(os.path.join(self._staged, one.folder), os.path.join(self._log_dir, one.folder))
-        if left:  # else the folder may be gone
+        if is_folder(self._staged):  # it may be gone once all was moved in
             sync(self._staged)
         sync(self._log_dir)
         moved = [one for one in self._intent.partitions if self._is_moved(one.folder)]
