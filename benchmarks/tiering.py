@@ -18,7 +18,12 @@ import time
 from pathlib import Path
 from uuid import UUID
 
-from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint
+from segfmt.checkpoint import (
+    LeaderEpochEntry,
+    encode_leader_epoch_checkpoint,
+    encode_offset_checkpoint,
+)
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 from segfmt.partition_metadata import PartitionMetadata, encode_partition_metadata
 from segfmt.remote_log_metadata import (
     RemotePartition,
@@ -49,6 +54,8 @@ def make_log_dir(log_dir: Path, segments: int, partitions: int) -> None:
             written += [
                 encode_remote_log_metadata(one) for one in _copy(owner, partition * segments + number, number)
             ]
+    starts = {(_TOPIC.topic, partition): 0 for partition in range(partitions)}
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(starts))
     for number, written in values.items():
         folder = log_dir / f"__remote_log_metadata-{number}"
         folder.mkdir(parents=True)

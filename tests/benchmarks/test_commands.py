@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks import broker, checksums, log_dir_copy, memory, plots, startup, sweep, watching
+from benchmarks import broker, checksums, log_dir_copy, memory, plots, startup, sweep, tiering, watching
 from benchmarks.rounds import ratios
 
 pytestmark = pytest.mark.long
@@ -280,3 +280,9 @@ def test_a_copy_is_measured_beside_cp(tmp_path, capsys):
     assert found["ratio"] == (first + second) / 2
     assert code == (0 if found["ratio"] >= log_dir_copy.GOAL else 1)
     assert found["peak_bytes"] > 20e6
+
+
+def test_the_figures_of_tiered_storage_are_all_known_in_what_is_made_for_them(tmp_path, capsys):
+    assert tiering.main(["--scratch", str(tmp_path), "--segments", "40", "--partitions", "2"]) == 0
+    assert json.loads(capsys.readouterr().out).keys() == {"metrics", "retention"}
+    assert list(tmp_path.iterdir()) == []
