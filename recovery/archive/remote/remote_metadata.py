@@ -30,7 +30,7 @@ from recovery.archive.remote.log_batches import LoggedBatch, read_batches
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.remote.log_ends import read_log_end
 from recovery.archive.remote.remote_cache import RemoteLogCache
-from recovery.archive.remote.replicas import read_leader_epochs
+from recovery.archive.remote.replicas import last_epoch, read_leader_epochs
 from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
@@ -76,9 +76,6 @@ _HIDING = _DAMAGE | {"torn-tail"}
 """Rules that may hide what became of segments: also a torn tail, which is no damage."""
 
 
-_NO_EPOCH = -1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A partition of the topic in one log dir, as it was listed.
@@ -100,18 +97,13 @@ class Source:
         """A value that grows with the log's end, if segments begin at the same offsets as those of others."""
         return self.logs[-1].name, self.logs[-1].size_bytes
 
-    @property
-    def last_epoch(self) -> int:
-        """The last of its leader epochs; -1 if they are not known."""
-        return self.epochs[-1].epoch if self.epochs else _NO_EPOCH
-
     def is_before(self, other: Source) -> bool:
         """Return whether it ends in an earlier leader epoch than *other*, and may have what that has not.
 
         It has not where *other* has that epoch, too, and goes on with it at least as far.
         """
-        last = self.last_epoch
-        if last == _NO_EPOCH or last >= other.last_epoch:
+        last = last_epoch(self.epochs)
+        if not self.epochs or last >= last_epoch(other.epochs):
             return False
         until = next(entry.start_offset for entry in other.epochs if entry.epoch > last)
         is_shared = any(entry.epoch == last for entry in other.epochs)
@@ -405,7 +397,7 @@ def find_sources(stores: Iterable[Store]) -> Sources:
 def _of_latest_epoch(replicas: Sequence[Source]) -> list[Source]:
     latest = [one for one in replicas if not any(one.is_before(other) for other in replicas)]
     # One whose epochs are not known comes last: what it has may never have been committed
-    return sorted(latest, key=lambda one: (one.last_epoch, one.reach), reverse=True)
+    return sorted(latest, key=lambda one: (last_epoch(one.epochs), one.reach), reverse=True)
 
 
 def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:

@@ -7,7 +7,7 @@ have been created since. Names of plain copies have no id, so for these any fold
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from segfmt.filenames import (
 from segfmt.kafka_uuid import read_uuid
 from segfmt.partition_metadata import read_partition_metadata
 
+_NO_EPOCH = -1
 _LOG = re.compile(r"[0-9]{20}\.log")
 
 
@@ -206,6 +207,11 @@ def _has_files(store: Store, prefix: str) -> bool:
         return bool(store.list_level(prefix).objects)
     except OSError:
         return False
+
+
+def last_epoch(epochs: Sequence[LeaderEpochEntry]) -> int:
+    """Return the last of a log's leader epochs; -1, which is before all others, if none is known."""
+    return epochs[-1].epoch if epochs else _NO_EPOCH
 
 
 def read_leader_epochs(store: Store, prefix: str) -> tuple[LeaderEpochEntry, ...]:

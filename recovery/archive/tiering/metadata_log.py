@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from recovery.archive.remote.copied_settings import read_copied, read_copied_metadata
-from recovery.archive.remote.replicas import read_leader_epochs
+from recovery.archive.remote.replicas import last_epoch, read_leader_epochs
 from recovery.archive.remote.told_ends import ends_by_files
 from recovery.archive.stores.store import Store
 from recovery.broker.assignments import Assignments, read_assignments
@@ -16,8 +16,6 @@ from recovery.errors import UsageError, error_text
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, META_PROPERTIES
 from segfmt.meta_properties import MetaProperties, read_meta_properties
-
-_NO_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +67,7 @@ def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
                 "it whole"
             )
             continue
-        found.append((epochs[-1].epoch if epochs else _NO_EPOCH, metadata, store))
+        found.append((last_epoch(epochs), metadata, store))
     if not found:
         return MetadataLog(warnings=tuple(warnings))
     _, cluster, at = max(found, key=lambda one: (one[0], one[1].end_offset))
