@@ -64,5 +64,5 @@ def _last_position(files: ArchivedFiles, segment: ArchivedSegment) -> int:
     if PartKind.OFFSET_INDEX not in segment.parts:
         return 0
     data, _ = files.read_index(offset_index_name(segment.base_offset), lambda _: None)
-    position = max(view_offset_index(data)["position"].tolist(), default=0)
+    position = int(view_offset_index(data)["position"].max(initial=0))
     return position if 0 <= position < files.log_bytes() else 0

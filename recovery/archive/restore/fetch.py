@@ -23,6 +23,7 @@ from recovery.read.rate_limit import RateLimit
 from recovery.read.windows import Windows
 from recovery.stop_request import StopRequest
 from recovery.write.durable import new_file, write_fully
+from recovery.write.write_back import begin_write_back
 from segfmt.filenames import log_name
 
 _EPOCH_POSITION = 12
@@ -95,6 +96,7 @@ def fetch_segment(
             size_bytes = fetch.take(window.octets, walk.rows, window.position, walk.position)
             with of_log_dir(log_dir), naming(path):
                 write_fully(target, window.octets[:size_bytes].data)
+                begin_write_back(target, window.position)
             on_bytes(size_bytes)
             windows.position = walk.position
             if fetch.is_cut:

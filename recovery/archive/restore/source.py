@@ -5,7 +5,6 @@ Where the metadata topic is known (`--metadata`), a broker's lineage decides; el
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,6 +33,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.check.rules.indexes import without_preallocated
 from recovery.errors import error_text
 from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
@@ -56,6 +56,7 @@ from segfmt.filenames import (
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
 from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.time_index import view_time_index
 
 _BY_NAMES_ALONE = (
     "by the names in the archive alone, a first or last segment that is missing does not show. "
@@ -79,7 +80,6 @@ _WITHOUT_EPOCHS = (
     f"Remedy: move {LEADER_EPOCH_CHECKPOINT} away, and {MANIFEST_KEY} if there is one, while this one is restored "
     "(--partition): then its leader epochs are those of its batches"
 )
-_TIME_ENTRY = struct.Struct(">qi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,10 +428,8 @@ def _max_timestamp_ms(files: ArchivedFiles, segment: ArchivedSegment) -> int | N
     """Return the last timestamp in a segment's index, None without one."""
     with suppress(OSError, FormatError):
         data, _ = files.read_index(time_index_name(segment.base_offset), lambda _size: None)
-        entries = [
-            entry for entry in _TIME_ENTRY.iter_unpack(data[: len(data) // 12 * 12]) if entry != (0, 0)
-        ]
-        return max((timestamp for timestamp, _ in entries), default=None)
+        entries = without_preallocated(view_time_index(data))
+        return int(entries["timestamp_ms"].max()) if len(entries) else None
     return None
 
 

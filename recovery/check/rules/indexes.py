@@ -22,6 +22,7 @@ from recovery.check.finding import Finding, Rule, Severity
 from segfmt import byte_layout
 
 Entries = npt.NDArray[np.void]
+_ZEROS = bytes(64 << 10)
 
 _DEFAULT_INTERVAL_BYTES = 4096
 """Kafka: log.index.interval.bytes."""
@@ -52,11 +53,12 @@ class IndexAgreement:
 
 def without_preallocated(entries: Entries) -> Entries:
     """Return *entries* without the zeros after the last one."""
-    if not len(entries):
-        return entries
-    octets = np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1)
-    used = np.flatnonzero(octets.any(axis=1))
-    return entries[: int(used[-1]) + 1 if used.size else 0]
+    data = entries.tobytes()
+    end = len(data)
+    while data.endswith(_ZEROS, 0, end):  # rstrip alone takes ten times as long
+        end -= len(_ZEROS)
+    used_bytes = len(data[:end].rstrip(b"\0"))
+    return entries[: -(-used_bytes // entries.itemsize)]
 
 
 def size_findings(file: str, size_bytes: int, entry_bytes: int) -> list[Finding]:
