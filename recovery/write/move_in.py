@@ -95,6 +95,19 @@ class MovedIn:
     log_end_offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedMove:
+    """What an intent has led to.
+
+    Attributes:
+        folders: that were moved in, and are those that were made.
+        run: the run's folder in quarantine.
+    """
+
+    folders: Sequence[str]
+    run: str | None
+
+
 def staged_log_dir(log_dir: str) -> str:
     """Return the folder in which partitions are made before they are moved into *log_dir*."""
     return os.path.join(log_dir, STAGE_FOLDER, "log-dir")
@@ -132,9 +145,10 @@ class _Intent:
     commit: Commit | None = None
 
 
-def intended_folders(log_dir: str) -> list[str]:
-    """Return all folders of the intent in the stage of *log_dir*, moved in or not."""
-    return [one.folder for one in _read_intent(log_dir).partitions]
+def folders_in_place(log_dir: str) -> list[str]:
+    """Return the folders of the intent in the stage of *log_dir* that are moved in already."""
+    intent = _read_intent(log_dir)
+    return [one.folder for one in intent.partitions if _is_moved(log_dir, intent, one.folder)]
 
 
 def folders_to_move(log_dir: str) -> list[str]:
@@ -192,13 +206,13 @@ def move_in(
     staged = staged_log_dir(log_dir)
     files = {one.folder: list_files(os.path.join(staged, one.folder)) for one in partitions}
     _write_intent(log_dir, _Intent(partitions=partitions, files=files))
-    return finish_move_in(log_dir, open_quarantine)
+    return finish_move_in(log_dir, open_quarantine).run
 
 
 def finish_move_in(
     log_dir: str, open_quarantine: OpenQuarantine, given_up: Collection[str] = ()
-) -> str | None:
-    """Do what is left of the intent in the stage of *log_dir*; return the run's folder in quarantine.
+) -> FinishedMove:
+    """Do what is left of the intent in the stage of *log_dir*.
 
     Args:
         given_up: folders in the stage that are not moved in any more.
@@ -228,7 +242,7 @@ class _Move:
         self._open_quarantine = open_quarantine
         self._saved: Mapping[str, str] = {}
 
-    def finish(self) -> str | None:
+    def finish(self) -> FinishedMove:
         left = [one for one in self._intent.partitions if is_folder(os.path.join(self._staged, one.folder))]
         for one in left:
             self._refuse_records(one.folder)
@@ -247,7 +261,7 @@ class _Move:
             _note(one.folder, self._intent.files[one.folder], quarantine)
         quarantine.sync()
         _forget_intent(self._log_dir)
-        return quarantine.run_folder
+        return FinishedMove(folders=tuple(one.folder for one in moved), run=quarantine.run_folder)
 
     def _resumed_quarantine(self, left: Collection[MovedIn]) -> Quarantine:
         """Return the run of the intent, whose last commit is carried out, or a new one if a broker was at work since.
@@ -317,18 +331,7 @@ class _Move:
             quarantine.move_away(path, folder=LOG_DIR_ITSELF, reason="empty, and replaced by restore")
 
     def _is_moved(self, folder: str) -> bool:
-        """Whether a folder is the one that was moved in, by a file that no broker writes twice, and not cut off since.
-
-        A log start must not come back to a log that ends below it by now.
-        """
-        path, made = os.path.join(self._log_dir, folder), self._intent.files[folder]
-        found = list_files(path) if is_folder(path) else {}
-        last = max((name for name in made if name.endswith(LOG_SUFFIX)), default=PARTITION_METADATA)
-        if not {PARTITION_METADATA, last} <= made.keys() & found.keys():
-            return False
-        ours, theirs = made[PARTITION_METADATA], found[PARTITION_METADATA]
-        is_same = (ours.size_bytes, ours.mtime_ns) == (theirs.size_bytes, theirs.mtime_ns)
-        return is_same and found[last].size_bytes >= made[last].size_bytes
+        return _is_moved(self._log_dir, self._intent, folder)
 
     def _made_without_lines(self, moved: Collection[MovedIn]) -> Collection[str]:
         """Return the checkpoints that are made even if they get no line, as by a broker that stops.
@@ -352,6 +355,21 @@ class _Move:
                 quarantine,
                 enter=lambda commit, _saved: self._enter(replace(self._intent, commit=commit)),
             )
+
+
+def _is_moved(log_dir: str, intent: _Intent, folder: str) -> bool:
+    """Whether a folder is the one that was moved in, by a file that no broker writes twice, and not cut off since.
+
+    A log start must not come back to a log that ends below it by now.
+    """
+    path, made = os.path.join(log_dir, folder), intent.files[folder]
+    found = list_files(path) if is_folder(path) else {}
+    last = max((name for name in made if name.endswith(LOG_SUFFIX)), default=PARTITION_METADATA)
+    if not {PARTITION_METADATA, last} <= made.keys() & found.keys():
+        return False
+    ours, theirs = made[PARTITION_METADATA], found[PARTITION_METADATA]
+    is_same = (ours.size_bytes, ours.mtime_ns) == (theirs.size_bytes, theirs.mtime_ns)
+    return is_same and found[last].size_bytes >= made[last].size_bytes
 
 
 def remove_stage(log_dir: str) -> None:

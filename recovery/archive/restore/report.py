@@ -66,7 +66,7 @@ class FinishedRestore:
     """What an interrupted run had fetched, and this one has moved in before its own work.
 
     Attributes:
-        partitions: their folders.
+        partitions: their folders, of those that are in place.
         quarantine: the run's folder, for `undo`: that of the interrupted run, if it goes on.
     """
 

@@ -35,7 +35,7 @@ def text_lines(report: RestoreReport, verbosity: int) -> Iterator[str]:
     yield from (
         f"FINISHED {one.log_dir}: {FINISHED_TEXT}: {', '.join(one.finished.partitions)}"
         for one in report.log_dirs
-        if one.finished is not None
+        if one.finished is not None and one.finished.partitions
     )
     if verbosity > 0:
         yield from (_line(one, report) for one in report.partitions if not _is_left(one))

@@ -59,9 +59,9 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
 from recovery.write.move_in import (
     finish_move_in,
+    folders_in_place,
     folders_to_move,
     has_intent,
-    intended_folders,
     lost_run,
     remove_stage,
 )
@@ -253,18 +253,19 @@ class _Run:
             self._warnings.append(
                 f"{lost}: gone, with what the interrupted restore had saved there: undo takes back what comes now alone"
             )
-        left = tuple(folder for folder in intended_folders(log_dir) if folder not in given_up)
         if self._options.broker.dry_run:
             to_come = [folder for folder in folders_to_move(log_dir) if folder not in given_up]
             self._target.count_in(log_dir, to_come)
+            folders = ", ".join(sorted({*folders_in_place(log_dir), *to_come}))
             self._warnings.append(
-                f"{log_dir}: an interrupted restore would be finished first, which moves in {', '.join(left)}"
+                f"{log_dir}: an interrupted restore would be finished first, which moves in {folders or 'nothing more'}"
             )
-        else:
-            run = finish_move_in(log_dir, partial(self._quarantine, log_dir), given_up)
-            self._finished[log_dir] = FinishedRestore(partitions=left, quarantine=run)
+            return
+        done = finish_move_in(log_dir, partial(self._quarantine, log_dir), given_up)
+        self._finished[log_dir] = FinishedRestore(partitions=done.folders, quarantine=done.run)
+        if done.folders:
             # Whatever ends this run before its report, these folders have changed.
-            self._progress.remark(f"{FINISHED_TEXT}: {', '.join(left)}", log_dir=log_dir)
+            self._progress.remark(f"{FINISHED_TEXT}: {', '.join(done.folders)}", log_dir=log_dir)
 
     def _clear_stages(self) -> None:
         """Remove the stages. One from which partitions are still to be moved stays, and is finished by the next run."""

@@ -242,6 +242,7 @@ def test_a_log_that_a_broker_has_cut_off_gets_no_lines(bench: Bench) -> None:
     assert report.exit_code == 4
     assert found["codecs-0"].status == "refused"
     assert found["plain-0"].status == "unchanged"
+    assert _finished(report) == ["plain-0"]
     for path in bench.log_dir.glob("*-offset-checkpoint"):
         assert ("codecs", 0) not in read_offset_checkpoint(path.read_bytes())
     starts = read_offset_checkpoint((bench.log_dir / "log-start-offset-checkpoint").read_bytes())
@@ -276,6 +277,32 @@ def test_what_an_interrupted_run_had_fetched_is_named_by_the_run_that_moves_it_i
         undo([str(bench.log_dir)])
     kept.rename(lost)
     assert bench.trees() == before
+
+
+@pytest.mark.parametrize("names", [("plain-0",), NAMES])
+def test_what_is_gone_from_the_stage_was_not_moved_in(bench: Bench, names: tuple[str, ...]) -> None:
+    before = bench.trees()
+    bench.killed(BEFORE_FOLDERS)
+    for name in names:
+        shutil.rmtree(bench.log_dir / STAGE_FOLDER / "log-dir" / name)
+    left = [name for name in NAMES if name not in names]
+    options = bench.options()
+    dry = restore(replace(options, broker=replace(options.broker, dry_run=True)))
+    assert any(text.endswith(f"which moves in {', '.join(left) or 'nothing more'}") for text in dry.warnings)
+    report, found = bench.restored()
+    assert report.exit_code == 0, report.to_text()
+    assert _finished(report) == left
+    assert ("FINISHED" in report.to_text()) == bool(left)
+    assert {name: one.status for name, one in found.items()} == {
+        name: "restored" if name in names else "unchanged" for name in NAMES
+    }
+    for _ in range(2):
+        undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert bench.trees() == before
+
+
+def _finished(report: RestoreReport) -> list[str]:
+    return [name for one in report.log_dirs if one.finished for name in one.finished.partitions]
 
 
 @pytest.mark.parametrize("point", [BEFORE_FOLDERS, BETWEEN_FOLDERS, BEFORE_LINES, AMID_LINES])
