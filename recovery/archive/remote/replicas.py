@@ -16,6 +16,7 @@ from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, unreadable
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.errors import reason_text
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import (
@@ -105,13 +106,7 @@ class Replicas:
     def why_unread(self, where: PartitionPrefix) -> str:
         """Return why a folder with the name of a partition does not count in any log dir; empty if there is none."""
         prefix = f"{where.topic}-{where.partition}/"
-        for store in self._log_dirs:
-            if _topic_id_at(store, prefix) is None and _has_files(store, prefix):
-                return (
-                    f"{store.url}/{prefix}{PARTITION_METADATA}: it is missing or malformed, so of which topic the log "
-                    "is is not known. Remedy: copy the folder whole"
-                )
-        return ""
+        return next(filter(None, (_why_without_id(store, prefix) for store in self._log_dirs)), "")
 
     def local_start(self, where: PartitionPrefix) -> int | None:
         """Return where the first segment of a partition begins in any of the log dirs, None if none has one."""
@@ -200,6 +195,22 @@ def _topic_id_at(store: Store, prefix: str) -> UUID | None:
         return read_partition_metadata(_read(store, prefix + PARTITION_METADATA)).topic_id
     except (OSError, FormatError):
         return None
+
+
+def _why_without_id(store: Store, prefix: str) -> str:
+    """Return why the topic's id of a folder is not known; empty if it is, or there is no such folder."""
+    place = f"{store.url}/{prefix}{PARTITION_METADATA}"
+    try:
+        read_partition_metadata(_read(store, prefix + PARTITION_METADATA))
+    except (FormatError, FileNotFoundError, NotADirectoryError):
+        if _has_files(store, prefix):
+            return (
+                f"{place}: it is missing or malformed, so of which topic the log is is not known. Remedy: copy the "
+                "folder whole"
+            )
+    except OSError as error:
+        return f"{place}: {reason_text(error)}. Remedy: see that this user can read it, and start again"
+    return ""
 
 
 def _has_files(store: Store, prefix: str) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 import struct
@@ -13,6 +15,7 @@ import pytest
 
 from recovery.archive.remote.replicas import Replicas
 from recovery.archive.stores.archived import PartitionPrefix
+from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.report import TieredPartition, TieringReport
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
@@ -199,6 +202,22 @@ def test_the_file_is_named_for_want_of_which_a_replica_does_not_count(
     assert (report.exit_code, one.figures.log_end_offset) == (4, None)
     assert report.warnings[0].startswith(f"plain-0: its local part: {file}: ")
     assert "Remedy: copy the folder whole" in report.warnings[0]
+
+
+def test_a_folder_that_this_user_may_not_read_is_not_said_to_be_missing(
+    archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = LocalStore.read
+
+    def refused(store: LocalStore, key: str, *, most_bytes: int) -> bytes:
+        if key == "plain-0/partition.metadata" and (Path(store.url) / key).exists():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), f"{store.url}/{key}")
+        return read(store, key, most_bytes=most_bytes)
+
+    monkeypatch.setattr(LocalStore, "read", refused)
+    report, _ = measured(*archive.log_dirs)
+    (told,) = (text for text in report.warnings if text.startswith("plain-0: its local part: "))
+    assert "plain-0/partition.metadata: Permission denied. Remedy: see that this user can read it" in told
 
 
 def test_a_replica_of_which_nobody_knows_where_it_begins_counts_only_without_another(
