@@ -144,6 +144,10 @@ class InterruptedRecoveryError(RecoveryError):
         return 128 + self.signal_number
 
 
+AS_BROKERS_USER = "run this as the broker's user, or as root"
+"""What helps where permission is denied."""
+
+
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a process that *error* ends."""
     if isinstance(error, InterruptedRecoveryError):

@@ -191,7 +191,7 @@ REMEDIES: dict[Rule, str] = {
     "foreign-file": "move it out of the partition's folder",
     "file-type": "put the file itself in its place, or move away what is there",
     "duplicate-partition": "decide which one is right, and move the other out of the log dirs",
-    "unreadable": "see the error; the other files were checked",
+    "unreadable": "see that this user can read it, and after an I/O error to its disk (dmesg); all else was checked",
     "changing": "verify it again: it changed each time it was read",
 }
 """What to do, by rule."""

@@ -22,7 +22,7 @@ from recovery.describe.report import (
     LogDirsReport,
     ReplicaDescription,
 )
-from recovery.errors import error_text
+from recovery.errors import AS_BROKERS_USER, error_text
 from recovery.logdir.dirs import BrokerDirs, cordons_in
 from recovery.logdir.identity import identify
 from recovery.logdir.listing import mount_problems
@@ -157,7 +157,7 @@ def _let_go(dirs: BrokerDirs) -> list[str]:
 
 def _words(error: OSError) -> str:
     if isinstance(error, PermissionError):
-        return f"{error_text(error)}. Remedy: run this as the broker's user, or as root"
+        return f"{error_text(error)}. Remedy: {AS_BROKERS_USER}"
     return f"{error_text(error)}. Remedy: look for I/O errors of its disk (dmesg)"
 
 

@@ -21,7 +21,7 @@ from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, wit
 from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
 from recovery.engine.run import BrokerFacts, Engine
-from recovery.errors import UsageError, error_text
+from recovery.errors import AS_BROKERS_USER, UsageError, error_text
 from recovery.logdir.dirs import (
     BrokerDirs,
     cordons_in,
@@ -290,9 +290,7 @@ def _metadata(
         unreadable(f"{folder}: {error} ({error.kafka}: the node does not start)", why)
         return None
     except PermissionError as error:
-        why = (
-            f"the topics' settings are in it. Remedy: run this as the broker's user, or as root, or {remedy}"
-        )
+        why = f"the topics' settings are in it. Remedy: {AS_BROKERS_USER}, or {remedy}"
         unreadable(error_text(error), why)
         return None
     if metadata.damage is not None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from recovery.errors import LogDirOfflineError, PartitionRefusedError, error_text
+from recovery.errors import AS_BROKERS_USER, LogDirOfflineError, PartitionRefusedError, error_text
 from recovery.load.forecast import SegmentToRecover, segments_recovered, segments_recovered_by_reading
 from recovery.load.model import LogSettings, PartitionTask
 from recovery.load.preflight import problems_of
@@ -156,7 +156,7 @@ def _unlisted(inventory: LogDirInventory) -> str | None:
     if not folders:
         return None
     others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-    return f"{folders[0]}{others}: may not be listed by this user. Remedy: run this as the broker's user, or as root"
+    return f"{folders[0]}{others}: may not be listed by this user. Remedy: {AS_BROKERS_USER}"
 
 
 def _look_into(task: PartitionTask) -> tuple[tuple[SegmentToRecover, ...], list[Problem]]:

@@ -59,6 +59,21 @@ class CopiedFolder:
         return self.files[name].sha256 if name in self.files else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Above:
+    """The nearest manifest above an archive.
+
+    Attributes:
+        document: what it says.
+        place: its URL.
+        below: the archive's prefix in that copy.
+    """
+
+    document: CopyDocument
+    place: str
+    below: str
+
+
 class CopyAccounts:
     """The manifests of copies in an archive and above it. Each is read once.
 
@@ -72,7 +87,7 @@ class CopyAccounts:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._documents: dict[str, CopyDocument | None] = {}
-        self._above: tuple[CopyDocument, str] | None = None
+        self._above: _Above | None = None
         self.unread: list[str] = []
         self._at("")
         if self._documents[""] is None:
@@ -91,8 +106,7 @@ class CopyAccounts:
                 return _folder(document, prefix.removeprefix(outer))
         if self._above is None:
             return None
-        document, below = self._above
-        return _folder(document, below + prefix)
+        return _folder(self._above.document, self._above.below + prefix)
 
     def look_at(self, prefix: str, level: Level) -> None:
         """Read the manifest at *prefix*, which is there, or not, by what *level* has."""
@@ -120,13 +134,17 @@ class CopyAccounts:
         """The log dir of which the archive is the copy, or a part of it, by a manifest above; None if it is none."""
         if self._above is None:
             return None
-        document, below = self._above
-        return document.log_dirs.get(below.partition("/")[0])
+        return self._above.document.log_dirs.get(self._above.below.partition("/")[0])
 
     @property
     def log_dirs_around(self) -> Sequence[str]:
         """The log dirs of the copy that the archive is somewhere in, by a manifest above; none if it is in none."""
-        return () if self._above is None else sorted(self._above[0].log_dirs.values())
+        return () if self._above is None else sorted(self._above.document.log_dirs.values())
+
+    @property
+    def manifest_above(self) -> str:
+        """The URL of the nearest manifest above the archive; empty without one."""
+        return "" if self._above is None else self._above.place
 
     @property
     def copied_folders(self) -> Iterable[str]:
@@ -138,8 +156,8 @@ class CopyAccounts:
         """Return whether something in the archive is not whole, or has gone, by a manifest above."""
         if self._above is None:
             return False
-        document, below = self._above
-        return any(one.startswith(below) for one in (*document.unfinished, *document.gone))
+        document = self._above.document
+        return any(one.startswith(self._above.below) for one in (*document.unfinished, *document.gone))
 
     def _in_archive(self, folders_of: Callable[[CopyDocument], Iterable[str]]) -> Iterator[str]:
         """Yield the folders that manifests name, as prefixes in the archive: an empty one for the archive itself."""
@@ -147,11 +165,11 @@ class CopyAccounts:
             if document is not None:
                 yield from (outer + folder for folder in folders_of(document))
         if self._above is not None:
-            document, below = self._above
-            yield from (one.removeprefix(below) for one in folders_of(document) if one.startswith(below))
+            below, folders = self._above.below, folders_of(self._above.document)
+            yield from (one.removeprefix(below) for one in folders if one.startswith(below))
 
-    def _document_above(self) -> tuple[CopyDocument, str] | None:
-        """Return the nearest manifest above the archive, and the archive's prefix in that copy.
+    def _document_above(self) -> _Above | None:
+        """Return the nearest manifest above the archive.
 
         Raises:
             UsageError: it cannot be understood.
@@ -165,22 +183,22 @@ class CopyAccounts:
         found = (self._nearest("", place) for place in places)
         return next((one for one in found if one is not None), None)
 
-    def _nearest(self, scheme: str, path: str) -> tuple[CopyDocument, str] | None:
+    def _nearest(self, scheme: str, path: str) -> _Above | None:
         below = ""
         while "/" in path.lstrip("/") or (not scheme and path.strip("/")):
             path, _, name = path.rpartition("/")
             below = f"{name}/{below}"
-            place = f"{scheme}{path or '/'}"
+            place = f"{scheme}{path}/{MANIFEST_KEY}"
             try:
-                outer = _opened(place)
+                outer = _opened(f"{scheme}{path or '/'}")
                 if outer is not None:
-                    return read_document(outer), below
+                    return _Above(document=read_document(outer), place=place, below=below)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 if not scheme:  # who can go through a folder knows whether there is one
                     raise
-                self.unread.append(f"{place}/{MANIFEST_KEY}: {error_text(error)}")
+                self.unread.append(f"{place}: {error_text(error)}")
         return None
 
     def _at(self, outer: str) -> CopyDocument | None:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from recovery.archive.copy.earlier import KeptCopy
-from recovery.errors import error_text, reason_text
+from recovery.errors import AS_BROKERS_USER, error_text, reason_text
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
 REPORT_VERSION = 1
 _FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _GONE = "Remedy: see that the log dir is still mounted, and that nobody works in it, and start again"
-_DENIED = "Remedy: run this as the broker's user, or as root"
 
 EarlierCopy = Literal["same", "older", "unknown"]
 """A whole copy that stays at the output: of the file as it is now, as it was once, or not named by the manifest."""
@@ -56,7 +55,7 @@ class UncopiedFile:
         return cls(
             file=file,
             position=None,
-            error=f"{text}. {_DENIED}" if isinstance(error, PermissionError) else text,
+            error=f"{text}. Remedy: {AS_BROKERS_USER}" if isinstance(error, PermissionError) else text,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -140,7 +140,8 @@ def _refuse_copied(output: CopyAccounts, url: str) -> None:
     around = output.log_dirs_around
     if around:
         raise UsageError(
-            f"--output {url}: it is in the copy of {', '.join(around)}. Remedy: choose another output"
+            f"--output {url}: it is in the copy of {', '.join(around)}, by {output.manifest_above}. Remedy: choose "
+            "another output; or, if there is no copy any more, remove that file"
         )
 
 

@@ -14,7 +14,7 @@ from recovery.archive.restore.placement import next_log_dirs
 from recovery.broker.assignments import Assignment, Assignments, read_assignments
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.engine.run import BrokerFacts
-from recovery.errors import LogDirOfflineError, error_text
+from recovery.errors import AS_BROKERS_USER, LogDirOfflineError, error_text
 from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
@@ -283,8 +283,8 @@ def unwritable(log_dirs: Iterable[str]) -> dict[str, LogDirOfflineError]:
 
 def _with_remedy(error: OSError | str) -> OSError | str:
     remedies = {
-        errno.EACCES: "run this as the broker's user, or as root",
-        errno.EPERM: "run this as the broker's user, or as root",
+        errno.EACCES: AS_BROKERS_USER,
+        errno.EPERM: AS_BROKERS_USER,
         errno.EROFS: "mount it writable",
     }
     remedy = remedies.get(error.errno or 0) if isinstance(error, OSError) else None

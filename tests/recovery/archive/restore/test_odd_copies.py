@@ -191,7 +191,10 @@ def test_no_copy_goes_into_another(sample: Sample, log_dir: Path, output: Path) 
     copied(output, log_dir)
     (other,) = (one for one in sample.log_dirs if one != log_dir)
     for inner in (output / log_dir.name, output / log_dir.name / "deeper", output / "beside"):
-        with pytest.raises(UsageError, match=r"it is in the copy of .* Remedy: choose another output"):
+        with pytest.raises(
+            UsageError,
+            match=rf"it is in the copy of .*, by {output}/{MANIFEST_KEY}\. Remedy: choose another output",
+        ):
             copied(inner, other)
     assert copied(output, other).exit_code == 0
 
