@@ -38,7 +38,7 @@ from recovery.saved.runs import (
 )
 from recovery.watch.tally import Tally
 from recovery.write.journal import Journal
-from recovery.write.move_in import has_intent
+from recovery.write.move_in import FINISH_RESTORE, has_intent
 from recovery.write.quarantine import MANIFEST
 from recovery.write.undo_notice import UNDO_NOTICE, entered_undo
 from segfmt.errors import FileNameError
@@ -158,7 +158,7 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
     if has_intent(log_dir):
         raise UnsafeError(
             f"{log_dir}: a restore was interrupted while it moved partitions into it, and goes on in what is in "
-            "quarantine. Nothing was purged. Remedy: start archive restore again, which finishes it"
+            f"quarantine. Nothing was purged. Remedy: {FINISH_RESTORE}"
         )
     if entered_undo(log_dir) is not None:
         journals.append(os.path.join(log_dir, UNDO_NOTICE))

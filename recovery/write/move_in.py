@@ -53,6 +53,7 @@ STAGE_FOLDER = "__cluster_metadata-0.restore-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
 RECORD_SUFFIXES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX)
 """Of files that have the records of a log, also if its broker was killed at the end of a compaction."""
+FINISH_RESTORE = "start archive restore again, which finishes it; then undo can take it back"
 _INTENT = "intent.json"
 _INTENT_VERSION = 2
 CHANGED_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
@@ -122,8 +123,8 @@ def refuse_unfinished_restore(log_dir: str) -> None:
     """Raise UnsafeError if partitions were being moved into *log_dir* when a run was killed."""
     if has_intent(log_dir):
         raise UnsafeError(
-            f"{log_dir}: a restore was interrupted while it moved partitions into it. Nothing was changed. Remedy: "
-            "start archive restore again, which finishes it"
+            f"{log_dir}: a restore was interrupted while it moved partitions into it. Nothing was changed. "
+            f"Remedy: {FINISH_RESTORE}"
         )
 
 
