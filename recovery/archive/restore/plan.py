@@ -10,9 +10,10 @@ from recovery.archive.restore.log_end import SourceSegment
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import Mode, RestoredPartition
 from recovery.archive.restore.source import SourcePartition
-from recovery.archive.restore.target import ExistingLog, Target
+from recovery.archive.restore.target import ExistingLog, Target, with_remedy
 from recovery.broker.assignments import Assignment
 from recovery.broker.log_retention import LogRetention
+from recovery.errors import AS_BROKERS_USER, error_text
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
@@ -132,6 +133,8 @@ class Planner:
             return self._plan(source)
         except ValueError as error:
             return refused(source, self._mode, [str(error)])
+        except OSError as error:
+            return refused(source, self._mode, [error_text(with_remedy(error))])
 
     def _plan(self, source: SourcePartition) -> PlannedRestore | RestoredPartition:
         if source.reasons:
@@ -196,6 +199,11 @@ class Planner:
             raise ValueError(
                 f"{log_dir}/{source.name}: an empty folder, which goes to quarantine, and a folder cannot be moved to "
                 "another file system. Remedy: leave --quarantine-dir out, or choose a folder on the log dir's disk"
+            )
+        if existing and not self._target.may_move(log_dir, source.name):
+            raise ValueError(
+                f"{log_dir}/{source.name}: an empty folder, which goes to quarantine, and this user may not move it. "
+                f"Remedy: {AS_BROKERS_USER}"
             )
         return replace(planned, log_dir=log_dir)
 

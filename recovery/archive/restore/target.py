@@ -139,7 +139,11 @@ class Target:
         return next(target.usable_bytes for target in self.log_dirs if target.log_dir == log_dir)
 
     def existing(self, folder: str) -> list[ExistingLog]:
-        """Return what is there of a partition in any of the log dirs."""
+        """Return what is there of a partition in any of the log dirs.
+
+        Raises:
+            OSError: its folder cannot be listed.
+        """
         found = []
         for target in self.log_dirs:
             path = os.path.join(target.log_dir, folder)
@@ -177,6 +181,10 @@ class Target:
             if target.is_live and is_there(path) and not is_folder(path):
                 return path
         return None
+
+    def may_move(self, log_dir: str, folder: str) -> bool:
+        """Return whether this user may move *folder* to another one: the entry of its parent in it changes, too."""
+        return os.access(os.path.join(log_dir, folder), os.W_OK | os.X_OK)
 
     def is_kept_by_rename(self, log_dir: str, folder: str) -> bool:
         """Return whether *folder* can be moved to quarantine, which no folder can on another file system.
@@ -253,7 +261,7 @@ def _target_dir(log_dir: str, offline: LogDirOfflineError | None, *, is_cordoned
             usable = status.f_frsize * status.f_bavail
         with suppress(OSError):
             logs = list(_logs(os.listdir(log_dir)))
-    error: OSError | str | None = None if offline is None else _with_remedy(offline.error)
+    error: OSError | str | None = None if offline is None else with_remedy(offline.error)
     return TargetDir(
         log_dir=log_dir,
         directory_id=directory_id,
@@ -281,7 +289,8 @@ def unwritable(log_dirs: Iterable[str]) -> dict[str, LogDirOfflineError]:
     return found
 
 
-def _with_remedy(error: OSError | str) -> OSError | str:
+def with_remedy(error: OSError | str) -> OSError | str:
+    """Return *error*, with what helps if that can be told by its number."""
     remedies = {
         errno.EACCES: AS_BROKERS_USER,
         errno.EPERM: AS_BROKERS_USER,
@@ -305,7 +314,7 @@ def _without_lines(log_dir: str) -> OSError | str | None:
             remedy = by_hand if has_intent(log_dir) else "kafka-log-recovery recover --repair moves it away"
             return f"{path}: {error}. Remedy: {remedy}"
         except OSError as error:
-            return _with_remedy(error)
+            return with_remedy(error)
     return None
 
 

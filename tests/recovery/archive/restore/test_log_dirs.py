@@ -150,6 +150,36 @@ def test_a_dry_run_says_where_this_user_may_not_write(
     assert not any("format" in reason for reason in reasons)
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_the_folder_of_another_user_is_refused_and_the_others_are_restored(
+    archive: TieredArchive, is_listed: bool, dry_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = archive.log_dirs[0] / "plain-0"
+    folder.mkdir()
+    (folder / "00000000000000000000.log").touch()
+    scan, may = os.scandir, os.access
+
+    def scanned(path: str) -> object:
+        if path == str(folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scan(path)
+
+    if not is_listed:
+        monkeypatch.setattr(os, "scandir", scanned)
+    monkeypatch.setattr(
+        os, "access", lambda path, mode, **more: path != str(folder) and may(path, mode, **more)
+    )
+    report = restore(options_of(archive, broker={"dry_run": dry_run}))
+    assert report.exit_code == 4
+    refused = {f"{one.topic}-{one.partition}": one.reasons for one in report.partitions if one.reasons}
+    why = ": an empty folder, which goes to quarantine, and this user may not move it" if is_listed else ""
+    told = f"{folder}{why or ': Permission denied'}. Remedy: run this as the broker's user, or as root"
+    assert refused == {"plain-0": (told,)}
+    assert sum(one.status == "restored" for one in report.partitions) == len(LOST) - 1
+    assert folder.is_dir()
+
+
 def test_what_is_assigned_to_a_log_dir_that_is_offline_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
