@@ -1,5 +1,9 @@
 """Bytes, rates and times as text for people. For displays only; reports carry plain numbers."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -25,6 +29,15 @@ def exact_bytes_text(size_bytes: int) -> str:
 def count_text(count: int, noun: str, plural: str | None = None) -> str:
     """Return *count* things: "1 segment", "2,000 segments"."""
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def partitions_text(names: Sequence[str], most: int | None) -> str:
+    """Return partitions by name: "plain-0", "23 partitions (a-0, a-1, b-0 and 20 more)"; all of them without *most*."""
+    if len(names) == 1:
+        return names[0]
+    shown = names[:most]
+    more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+    return f"{len(names):,} partitions ({', '.join(shown)}{more})"
 
 
 def rate_text(bytes_per_second: float | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.logdir.quarantine_place import given_place
-from recovery.quantity import bytes_text, count_text
+from recovery.quantity import bytes_text, count_text, partitions_text
 
 if TYPE_CHECKING:
     from recovery.archive.restore.report import RestoredLogDir, RestoredPartition, RestoreReport
@@ -78,12 +78,7 @@ def _warnings(report: RestoreReport, most: int | None) -> Iterator[str]:
 
 
 def _named(partitions: Sequence[RestoredPartition], most: int | None) -> str:
-    names = [f"{one.topic}-{one.partition}" for one in partitions]
-    if len(names) == 1:
-        return names[0]
-    shown = names[:most]
-    more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-    return f"{len(names):,} partitions ({', '.join(shown)}{more})"
+    return partitions_text([f"{one.topic}-{one.partition}" for one in partitions], most)
 
 
 def _is_left(one: RestoredPartition) -> bool:

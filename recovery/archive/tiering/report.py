@@ -10,6 +10,7 @@ from typing import Any
 
 from recovery.archive.tiering.archive_survey import Archive
 from recovery.archive.tiering.figures import OF_ARCHIVE, SUMMED, TieringFigures
+from recovery.archive.tiering.partition_warning import warning_lines
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
@@ -112,7 +113,7 @@ class TieringReport:
         Args:
             verbosity: -1: what is missing alone; 1: each partition, too.
         """
-        lines = [f"WARNING: {printable(text)}" for text in self.warnings]
+        lines = list(warning_lines(self.warnings, verbosity))
         if self.archive is not None:
             lines += [text for one in self.partitions for text in _losses(one, self.archive)]
         if verbosity < 0:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from recovery.archive.remote_size import held_size
 from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.partition_state import PartitionState
+from recovery.archive.tiering.partition_warning import warning_lines
 from recovery.archive.tiering.retention import OF_LOG, Expiry, Retention, expire, never_deleted
 from recovery.archive.tiering.tiered_log import TieredLog
 from recovery.printable import printable
@@ -167,7 +168,7 @@ class RetentionReport:
         Args:
             verbosity: -1: what is lost without right alone; 1: each partition.
         """
-        lines = [f"WARNING: {printable(text)}" for text in self.warnings]
+        lines = list(warning_lines(self.warnings, verbosity))
         lines += self._losses()
         if verbosity < 0:
             return "\n".join(lines)

@@ -22,6 +22,7 @@ from recovery.archive.tiering.partition_state import (
     why_cache_is_behind,
     why_log_is_behind,
 )
+from recovery.archive.tiering.partition_warning import PartitionWarning
 from recovery.broker.config import NEVER_TIERED_TOPICS, BrokerConfig, misspelled
 from recovery.broker.log_retention import LogRetention, retention_of
 from recovery.broker.settings import Layer
@@ -190,7 +191,7 @@ class TieringSurvey:
     def _noted(self, state: PartitionState) -> PartitionState:
         """Return *state*, having warned of what is not known of it, and of what nobody deletes."""
         self._absent.note(state)
-        self.warnings += [f"{state.name}: {text}" for text in state.unknown]
+        self.warnings += [PartitionWarning(state.name, text) for text in state.unknown]
         if state.cache is not None and (state.is_deleted or (state.is_disabled and state.cache.segments)):
             left = count_text(len(state.cache.segments), "remote segment")
             size = bytes_text(held_size(state.cache))
@@ -199,10 +200,11 @@ class TieringSurvey:
                 if state.is_deleted
                 else f"remote storage is disabled for the topic, and {left} of it, {size}, are left{_doubts(state)}"
             )
-            self.warnings.append(
-                f"{state.name}: {why}{self._stale_replica(state)}. Remedy: if their deletion is not under way, delete "
-                "their objects by hand: no broker will"
+            text = (
+                f"{why}{self._stale_replica(state)}. Remedy: if their deletion is not under way, delete their "
+                "objects by hand: no broker will"
             )
+            self.warnings.append(PartitionWarning(state.name, text))
         return state
 
     def _stale_replica(self, state: PartitionState) -> str:

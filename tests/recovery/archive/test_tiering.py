@@ -105,6 +105,16 @@ def test_what_cannot_be_known_is_null_and_has_no_sample(archive: TieredArchive, 
     assert sums[without_replica[0].topic].local_only_bytes is None
     retention = foretell_retention(TieringOptions(metadata=(str(copy),)))
     assert retention.exit_code == 4
+    names = [f"{one.topic}-{one.partition}" for one in without_replica]
+    assert len(names) > 3
+    for found in (report, retention):
+        (line,) = (line for line in found.to_text(-1).splitlines() if "no replica was found" in line)
+        some = f"{', '.join(names[:3])} and {len(names) - 3} more"
+        assert line.startswith(
+            f"WARNING: {len(names)} partitions ({some}): its local part: no replica was found."
+        )
+        (line,) = (line for line in found.to_text(1).splitlines() if "no replica was found" in line)
+        assert f"({', '.join(names)})" in line
 
 
 def test_a_damaged_metadata_topic_hides_what_it_says(archive: TieredArchive, tmp_path: Path) -> None:
