@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import NamedTuple
+
+import numpy as np
 
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
@@ -42,20 +45,34 @@ def read_own_span(store: Store, layout: Layout, segment: ArchivedSegment) -> Own
         return None
 
 
+def last_batch_position(files: ArchivedFiles, segment: ArchivedSegment) -> int | None:
+    """Return where the last sound batch of a segment's log begins, None without one.
+
+    Raises:
+        FormatError, OSError: the log or its offset index cannot be read.
+    """
+    row = _last_row(files, segment)
+    return None if row is None else int(row["position"])
+
+
 def _by_log(files: ArchivedFiles, segment: ArchivedSegment) -> OwnSpan | None:
-    log = files.open(log_name(segment.base_offset))
-    try:
+    row = _last_row(files, segment)
+    if row is None:
+        return None
+    end_position = int(row["position"]) + int(row["size_bytes"])
+    return OwnSpan(int(row["last_offset"]), int(row["leader_epoch"]), end_position)
+
+
+def _last_row(files: ArchivedFiles, segment: ArchivedSegment) -> np.void | None:
+    """Return the header of the last sound batch, one of HEADER_ROW_DTYPE; None without one."""
+    with closing(files.open(log_name(segment.base_offset))) as log:
         for position in (_last_position(files, segment), 0):
-            span = None
+            last: np.void | None = None
             for window in LogWindows(log, base_offset=segment.base_offset, position=position):
                 if isinstance(window, BatchWindow) and window.is_valid.any():
-                    row = window.rows[window.is_valid][-1]
-                    end_position = int(row["position"]) + int(row["size_bytes"])
-                    span = OwnSpan(int(row["last_offset"]), int(row["leader_epoch"]), end_position)
-            if span is not None:
-                return span
-    finally:
-        log.close()
+                    last = window.rows[window.is_valid][-1]
+            if last is not None:
+                return last
     return None
 
 

@@ -1,4 +1,4 @@
-"""What is to be done with each archived partition, before a byte is written. Reads no log."""
+"""What is to be done with each archived partition, before a byte is written."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from uuid import UUID
 from recovery.archive.restore.log_end import SourceSegment
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import Mode, RestoredPartition
+from recovery.archive.restore.same_log import has_last_batch
 from recovery.archive.restore.source import SourcePartition
 from recovery.archive.restore.target import ExistingLog, Target, with_remedy
+from recovery.archive.stores.store import Store
 from recovery.broker.assignments import Assignment
 from recovery.broker.log_retention import LogRetention
 from recovery.errors import AS_BROKERS_USER, error_text
@@ -108,6 +110,7 @@ class Planner:
     """Decides about partitions, one after another: each that is placed counts for the next.
 
     Args:
+        store: the archive.
         target: the broker.
         options: of the run.
         retention_of: the retention of a topic, None if its settings are not known.
@@ -116,11 +119,13 @@ class Planner:
 
     def __init__(
         self,
+        store: Store,
         target: Target,
         options: RestoreOptions,
         retention_of: Callable[[str], LogRetention | None],
         now_ms: int,
     ) -> None:
+        self._store = store
         self._target = target
         self._options = options
         self._retention_of = retention_of
@@ -182,7 +187,7 @@ class Planner:
             retained=(0, 0) if self._options.is_aux else self._retained(source),
             warnings=tuple(warnings),
         )
-        if existing and _is_there(planned, existing[0]):
+        if existing and self._is_there(planned, existing[0]):
             return _unchanged(planned, existing[0])
         if existing and not existing[0].is_empty:
             raise ValueError(_has_records(planned, existing[0]))
@@ -367,6 +372,12 @@ class Planner:
             )
         return end + 1
 
+    def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:
+        """Return whether a log has all that would be restored."""
+        return _is_alike(planned, existing) and (
+            planned.mode == "aux" or has_last_batch(self._store, planned.source, existing.path)
+        )
+
     def _retained(self, source: SourcePartition) -> tuple[int, int] | None:
         retention = self._retention_of(source.where.topic)
         return None if retention is None else breached(source.segments, retention, self._now_ms)
@@ -379,10 +390,10 @@ def _logs(planned: PlannedRestore) -> dict[str, int]:
     return {log_name(one.segment.base_offset): one.log_bytes for one in planned.source.segments}
 
 
-def _is_there(planned: PlannedRestore, existing: ExistingLog) -> bool:
-    """Return whether a log has all that would be restored.
+def _is_alike(planned: PlannedRestore, existing: ExistingLog) -> bool:
+    """Return whether a log may have all that would be restored, by its topic, and the names and sizes of its segments.
 
-    By its topic, and the names and sizes of its segments. A broker may have gone on in the last one, and in others, and
+    A broker may have gone on in the last one, and in others, and
     may not have deleted yet what is below the log start.
     """
     logs = _logs(planned)

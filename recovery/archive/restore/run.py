@@ -296,7 +296,7 @@ class _Run:
         store = archive.open()
         layout = layout_of(store, archive.layout, load_aiven_keys(dict(options.aiven_keys)))
         is_chosen = archive.choice()
-        planner = Planner(self._target, options, self._retention_of(), self._now_ms)
+        planner = Planner(store, self._target, options, self._retention_of(), self._now_ms)
         planned: list[PlannedRestore] = []
         results: list[RestoredPartition] = []
         archived_ids: dict[str, str] = {}

@@ -69,11 +69,13 @@ class ExistingLog:
     """A folder of the partition that is there.
 
     Attributes:
+        path: of the folder; of one that is in the stage still, and moved in first, there.
         names: of all that is in it.
         logs: sizes in bytes by name of files with records.
     """
 
     log_dir: str
+    path: str
     topic_id: UUID | None
     names: AbstractSet[str]
     logs: Mapping[str, int]
@@ -159,6 +161,7 @@ class Target:
                 found.append(
                     ExistingLog(
                         log_dir=target.log_dir,
+                        path=path,
                         topic_id=topic_id,
                         names=sizes.keys(),
                         logs={name: size for name, size in sizes.items() if name.endswith(RECORD_SUFFIXES)},

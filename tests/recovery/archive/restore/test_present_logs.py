@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.run import copy
 from recovery.archive.restore.report import RestoredPartition
+from segfmt import byte_layout
 from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, log_name
-from tests.brokers.tiered_broker import TieredArchive
+from segfmt.record_batch import walk_batches
+from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.recovery.archive.restore.test_restore import LOST, one_of, restored, trees, with_losses
 
 NAME = "codecs-0"
@@ -116,3 +120,32 @@ def test_a_log_that_begins_behind_the_archive_is_refused(archive: TieredArchive,
     text = path.read_text().replace(f"codecs 0 {END + 1}\n", "")
     path.write_text(text.replace(f"0\n{len(lines)}\n", f"0\n{len(lines) - 1}\n", 1))
     assert both(archive, is_aux=is_aux).status == "restored"
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        (None, "unchanged"),
+        (byte_layout.PARTITION_LEADER_EPOCH_POSITION, "unchanged"),  # as one that was renumbered
+        (byte_layout.BATCH_CRC_POSITION, "refused"),
+        (byte_layout.ATTRIBUTES_POSITION, "refused"),
+    ],
+)
+def test_a_log_of_other_records_is_not_taken_for_the_archived_one(
+    tmp_path: Path, changed: int | None, status: str
+) -> None:
+    """Another log of one segment has the same name, and may be larger: one that a broker has begun anew, say."""
+    archive = unpack_tiered(tmp_path)
+    output = str(tmp_path / "copy")
+    copy(CopyOptions(output=output, log_dirs=tuple(map(str, archive.log_dirs))))
+    (path,) = archive.root.glob("*/__transaction_state-0/*.log")
+    data = path.read_bytes()
+    *_, last = walk_batches(data)
+    other = bytearray(data)
+    if changed is not None:
+        other[last.position + changed + 1] ^= 1
+    path.write_bytes(bytes(other) + data[last.position :])  # a broker has gone on
+    name = "__transaction_state-0"
+    for dry_run in (True, False):
+        one = one_of(restored(archive, url=output, names=[name], broker={"dry_run": dry_run}), name)
+        assert one.status == status, one.reasons
