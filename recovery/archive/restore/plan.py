@@ -224,7 +224,9 @@ class Planner:
                     "topic first, with as many partitions, and stop the broker again"
                 )
             if told not in (None, known):
-                raise ValueError(f"--topic-id {topic}={given}: in this cluster it is {format_uuid(known)}")
+                raise ValueError(
+                    f"--topic-id {topic}={given}: in this cluster it is {format_uuid(known)}. Remedy: leave it out"
+                )
             return known
         if told is None:
             raise ValueError(
@@ -363,7 +365,7 @@ class Planner:
                 "brokers find remote segments by it. Remedy: restore it in full, without --aux"
             )
         if not source.segments:
-            raise ValueError("nothing of it is archived")
+            raise ValueError("nothing of it is archived. Remedy: leave it out with --topic or --partition")
         end = source.segments[-1].end_offset
         if end is None:
             raise ValueError(

@@ -37,7 +37,7 @@ from recovery.check.rules.indexes import without_preallocated
 from recovery.errors import error_text
 from recovery.logdir.choice import PartitionChoice
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
-from segfmt.errors import FormatError
+from segfmt.errors import FormatError, MissingKeyError
 from segfmt.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
@@ -65,6 +65,7 @@ _BY_NAMES_ALONE = (
 _NOT_WHOLE = "archive copy has not copied all of it. Remedy: start that again; if its source is gone, "
 READABLE = "Remedy: see that this user can read it, and start again"
 REBUILT = "Remedy: archive recover rebuilds it"
+_RIGHT_KEY = "Remedy: give the key that the plugin had by this id with --aiven-key"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
 _SOUND_SEGMENTS = "Remedy: put the segments that have them there from another copy of the archive"
 CHANGED_REMEDY = (
@@ -290,7 +291,7 @@ def _partition(
                 if layout.is_tiered
                 else LEADER_EPOCH_CHECKPOINT
             )
-            remedy = REBUILT if layout.is_tiered else _WITHOUT_EPOCHS
+            remedy = _remedy(error) if layout.is_tiered else _WITHOUT_EPOCHS
             reasons.append(f"{name}: {error_text(error)}. {remedy}")
         start = _log_start(store, layout, walked, broker)
     return SourcePartition(
@@ -306,6 +307,13 @@ def _partition(
         warnings=tuple(warnings),
         reasons=tuple(reasons),
     )
+
+
+def _remedy(error: OSError | FormatError) -> str:
+    """Return what helps where a small file of a segment in tiered storage cannot be read."""
+    if isinstance(error, MissingKeyError):
+        return _RIGHT_KEY
+    return READABLE if isinstance(error, OSError) and not isinstance(error, FileNotFoundError) else REBUILT
 
 
 def _segments(

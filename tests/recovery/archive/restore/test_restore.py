@@ -25,6 +25,7 @@ from recovery.write.move_in import STAGE_FOLDER
 from segfmt.checkpoint import read_leader_epoch_checkpoint, read_offset_checkpoint
 from segfmt.record_batch import read_record_batch_header
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.logs.aiven_archive import KEY_ID, finished_segments, store_segment, write_private_key
 from tests.logs.samples import read_properties, tree_of, unpack
 from tests.servers.file_systems import mounting
 from tests.servers.machine import MOUNTS, needs
@@ -368,6 +369,10 @@ def test_an_id_of_another_topic_is_refused(archive: TieredArchive) -> None:
     with pytest.raises(UsageError, match=r"--topic-id codecs=.*: it was given for plain"):
         restored(archive, topic_ids={"plain": ids["plain"], "codecs": ids["plain"]})
     assert trees(archive) == before
+    (reason,) = one_of(
+        restored(archive, names=["codecs-0"], topic_ids={"codecs": "AAAAAAAHAAAAAAAAAAAAAA"}), "codecs-0"
+    ).reasons
+    assert reason.endswith(f": in this cluster it is {ids['codecs']}. Remedy: leave it out")
 
 
 def test_a_log_of_another_topic_id_is_called_so(archive: TieredArchive) -> None:
@@ -388,6 +393,25 @@ def test_damaged_leader_epochs_are_named(archive: TieredArchive) -> None:
         (reason,) = one_of(restored(archive, names=["codecs-0"], is_aux=is_aux), "codecs-0").reasons
         assert reason.startswith(f"{path.name}: ")
         assert reason.endswith(". Remedy: archive recover rebuilds it")
+
+
+@pytest.mark.parametrize("is_aux", [False, True])
+def test_an_archive_whose_key_is_not_given_asks_for_it(
+    archive: TieredArchive, tmp_path: Path, is_aux: bool
+) -> None:
+    """No rebuilding helps there."""
+    for segment, files in finished_segments(archive.root, archive.log_dirs, ["plain"]):
+        store_segment(tmp_path / "aiven", segment, files, is_encrypted=True)
+    key = write_private_key(tmp_path)
+
+    def of(**keys: Path) -> RestoredPartition:
+        options = options_of(archive, url=str(tmp_path / "aiven"), names=["plain-0"], is_aux=is_aux)
+        return one_of(restore(replace(options, aiven_keys=keys)), "plain-0")
+
+    (reason,) = of().reasons
+    assert f"encrypted with the RSA key '{KEY_ID}', which was not given" in reason
+    assert reason.endswith(". Remedy: give the key that the plugin had by this id with --aiven-key")
+    assert of(**{KEY_ID: key}).status == "restored"
 
 
 @needs(MOUNTS)
