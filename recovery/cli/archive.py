@@ -18,6 +18,7 @@ from recovery.cli.arguments import (
     add_setting_arguments,
     add_verbosity_arguments,
     add_watching_arguments,
+    metadata_of,
     observer_options,
     properties_of,
     topic_configs_of,
@@ -153,7 +154,6 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metadata",
         metavar="A,B",
-        default="",
         help="log dirs, or copies of them, with partitions of __remote_log_metadata: what should be there",
     )
     parser.add_argument(
@@ -284,13 +284,12 @@ def _report(arguments: argparse.Namespace, signals: Signals, process: ExitStack)
 
 def _source(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that all commands have, by the names of `ArchiveOptions`."""
-    metadata = (part.strip() for part in arguments.metadata.split(","))
     return {
         "url": arguments.archive,
         "layout": arguments.layout,
         "topics": tuple(arguments.topic),
         "partitions": tuple(arguments.partition),
-        "metadata": tuple(part for part in metadata if part),
+        "metadata": metadata_of(arguments),
         "files_from": arguments.files_from,
         "output": arguments.output,
     }

@@ -176,6 +176,21 @@ def log_dirs_of(arguments: argparse.Namespace, *, also: str = "") -> list[str] |
     return _entries(arguments.log_dirs)
 
 
+def metadata_of(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the log dirs that `--metadata` names, none without it.
+
+    Raises:
+        UsageError: the option is there, and names none: left out it means something else.
+    """
+    found = tuple(_entries(arguments.metadata or ""))
+    if arguments.metadata is not None and not found:
+        raise UsageError(
+            "--metadata A,B: no log dir given; a shell variable may not be set. Remedy: name log dirs of the brokers, "
+            "or copies of them"
+        )
+    return found
+
+
 def _entries(text: str) -> list[str]:
     """Return what stands between commas; a shell's variable may leave nothing there."""
     return [part.strip() for part in text.split(",") if part.strip()]

@@ -14,6 +14,7 @@ from recovery.cli.arguments import (
     add_watching_arguments,
     byte_rate,
     log_dirs_of,
+    metadata_of,
     milliseconds,
     observer_options,
     properties_of,
@@ -56,7 +57,6 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
     source.add_argument(
         "--metadata",
         metavar="A,B",
-        default="",
         help="log dirs of the brokers that wrote the archive, or copies of them: they tell which segments count",
     )
     source.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
@@ -141,7 +141,7 @@ def _options(arguments: argparse.Namespace) -> RestoreOptions:
         archive=ArchiveOptions(
             url=arguments.archive,
             layout=arguments.layout,
-            metadata=tuple(part.strip() for part in arguments.metadata.split(",") if part.strip()),
+            metadata=metadata_of(arguments),
             topics=tuple(arguments.topic),
             partitions=tuple(arguments.partition),
         ),

@@ -11,6 +11,7 @@ from recovery.cli.arguments import (
     add_progress_argument,
     add_setting_arguments,
     add_verbosity_arguments,
+    metadata_of,
     milliseconds,
     properties_of,
     topic_configs_of,
@@ -165,11 +166,10 @@ def _options(arguments: argparse.Namespace) -> TieringOptions:
     from recovery.archive.tiering.options import TieringOptions
 
     properties = properties_of(arguments)
-    metadata = (part.strip() for part in arguments.metadata.split(","))
     return TieringOptions(
         archive=getattr(arguments, "archive", None),
         layout=getattr(arguments, "layout", AUTO),
-        metadata=tuple(part for part in metadata if part),
+        metadata=metadata_of(arguments),
         config=properties.values,
         config_notes=properties.notes,
         topic_configs=topic_configs_of(arguments) or {},

@@ -29,6 +29,12 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["recover"], ["--config", "--log-dirs"]),
         (["recover", "--log-dirs", ""], ["log dir"]),
         (["recover", "--log-dirs", ","], ["no log dir given"]),
+        (["archive", "inventory", "/", "--metadata", ","], ["--metadata", "no log dir given"]),
+        (
+            ["archive", "restore", "/", "--log-dirs", "/", "--metadata", ""],
+            ["--metadata", "no log dir given"],
+        ),
+        (["archive", "metrics", "--metadata", ""], ["--metadata", "no log dir given"]),
         (
             ["recover", "--log-dirs", "/nowhere/data, "],
             ["/nowhere/data: no such log dir. Remedy: check the path"],
