@@ -204,13 +204,14 @@ class _Run:
         for one in planned:
             self._results.append(one.result())
             self._progress.count_aux(one.result())
-        counts = Counter(one.log_dir for one in planned)
+        there = (one for one in self._results if one.status in ("restored", "unchanged"))
+        counts = Counter(one.log_dir for one in there if one.log_dir is not None)
         for log_dir, count in sorted(counts.items()):
             with suppress(OSError):
                 if is_read_only(log_dir):
                     self._warnings.append(
                         f"{log_dir}: mounted read-only, so a restore now would refuse "
-                        f"{count_text(count, 'partition')} of those to be restored. Remedy: mount it writable first"
+                        f"{count_text(count, 'partition')} there. Remedy: mount it writable first"
                     )
 
     def _not_reached(self, planned: Sequence[PlannedRestore]) -> list[RestoredPartition]:
@@ -321,7 +322,8 @@ class _Run:
             if accounts is not None and not archive.partitions:
                 self._in_part += [
                     f"{store.url}/{prefix}: archive copy has not copied all of this log dir, so partitions may be "
-                    "missing. Remedy: copy it again"
+                    "missing. Remedy: copy it again; if it is gone for good, or was named by mistake, the rest is all "
+                    "there is"
                     for prefix in accounts.log_dirs_in_part()
                 ]
                 for text in self._in_part:

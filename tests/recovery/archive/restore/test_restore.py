@@ -415,16 +415,24 @@ def test_an_archive_whose_key_is_not_given_asks_for_it(
 
 
 @needs(MOUNTS)
-def test_a_dry_run_on_a_read_only_mount_says_what_a_run_needs(archive: TieredArchive) -> None:
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_dry_run_on_a_read_only_mount_says_what_a_run_needs(
+    archive: TieredArchive, is_restored: bool
+) -> None:
     disk = archive.log_dirs[1]
     kept = disk.parent / "kept"
     shutil.copytree(disk, kept)
     with mounting(disk, "tmpfs", "size=64m"):
         shutil.copytree(kept, disk, dirs_exist_ok=True)
+        if is_restored:
+            assert restored(archive).exit_code == 0
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         report = restored(archive, broker={"dry_run": True})
+        refused = [one for one in restored(archive).partitions if one.status == "refused"]
     assert report.exit_code == 0
+    assert all(one.status == "unchanged" for one in report.partitions) == is_restored
     count = sum(one.log_dir == str(disk) for one in report.partitions)
+    assert len(refused) == count
     (warning,) = report.warnings
     assert f"{disk}: mounted read-only, so a restore now would refuse {count} partition" in warning
 
