@@ -236,7 +236,8 @@ class Target:
                     )
             raise ValueError(
                 f"it is assigned to the log dir with the id {format_uuid(assigned)}, which is not there. Remedy: "
-                "bring it back; if it is gone for good, format one with that id"
+                f"bring it back; if it is gone for good, put a {META_PROPERTIES} with that directory.id, and else like "
+                "that of another log dir, into an empty one"
             )
         if any(not target.is_live for target in self.log_dirs):
             raise ValueError(
