@@ -94,7 +94,8 @@ class TieringSurvey:
             if not self._is_deleted(owner) and self._is_chosen(where):
                 yield self._noted(self._state(owner))
         yield from self._without_trace(seen)
-        self._is_chosen.refuse_missing(", ".join(store.url for store in self._stores))
+        among = ", ".join(store.url for store in self._stores)
+        self._is_chosen.refuse_missing(f"the tiered logs of {among}")
         topics = {owner.topic for owner in self._metadata.partitions()}
         topics |= {topic for topic, _ in self._replicas.folders()}
         self.warnings += self._absent.warnings()

@@ -640,6 +640,6 @@ def test_wrong_use(archive: TieredArchive, tmp_path: Path) -> None:
         TieringOptions(metadata=())
     with pytest.raises(UsageError, match="no partition of __remote_log_metadata"):
         measure_tiering(TieringOptions(metadata=(str(tmp_path),)))
-    with pytest.raises(UsageError, match="--topic nope: not found"):
+    with pytest.raises(UsageError, match="--topic nope: not found in the tiered logs of "):
         measure_tiering(TieringOptions(metadata=tuple(map(str, archive.log_dirs)), topics=("nope",)))
     assert run("archive", "metrics").exit_code == 1
