@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
@@ -20,6 +22,7 @@ from recovery.cli.arguments import (
 from recovery.cli.session import print_parts, print_result, watched_signals
 from recovery.errors import UsageError
 from recovery.printable import printable
+from recovery.read.file_system import is_there
 
 if TYPE_CHECKING:
     from recovery.archive.tiering.options import TieringOptions
@@ -73,7 +76,8 @@ def add_actions(actions: argparse._SubParsersAction[Any]) -> None:
     metrics.add_argument(
         "--metrics-textfile",
         metavar="FILE",
-        help="write the figures to FILE, too, for node_exporter, which reads names in .prom",
+        help="write the figures to FILE, too, for node_exporter, which reads names in .prom; a run without figures "
+        "empties it",
     )
     metrics.set_defaults(run=run_metrics)
     retention = actions.add_parser(
@@ -119,21 +123,14 @@ def run_metrics(arguments: argparse.Namespace) -> int:
     from recovery.archive.tiering.run import measure_tiering
     from recovery.stop_request import StopRequest
     from recovery.watch.tally import open_tally
-    from recovery.watch.textfile import replace_textfile
 
     with watched_signals() as signals:
         stop = StopRequest()
         signals.forward_to(stop)
-        with open_tally(arguments.progress, "Measuring", "partitions") as tally:
-            report = measure_tiering(_options(arguments), stop=stop, tally=tally)
-        if arguments.metrics_textfile is not None:
-            try:
-                replace_textfile(arguments.metrics_textfile, metrics_text(report))
-            except OSError as error:
-                raise UsageError(
-                    f"--metrics-textfile {arguments.metrics_textfile}: {error.strerror}. Remedy: name a file in a "
-                    "folder that this user may write to"
-                ) from error
+        with _kept_in_textfile(arguments.metrics_textfile) as keep:
+            with open_tally(arguments.progress, "Measuring", "partitions") as tally:
+                report = measure_tiering(_options(arguments), stop=stop, tally=tally)
+            keep(metrics_text(report))
         if arguments.format == "prometheus":
             for warning in report.warnings:
                 print(f"kafka-log-recovery: {printable(warning)}", file=sys.stderr)  # noqa: T201 - no place for it among the metrics
@@ -142,6 +139,35 @@ def run_metrics(arguments: argparse.Namespace) -> int:
             text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
         print_result(text, signals, form=arguments.format)
     return report.exit_code
+
+
+@contextmanager
+def _kept_in_textfile(path: str | None) -> Iterator[Callable[[bytes], None]]:
+    """Return what writes figures to the file at *path*, if there is one.
+
+    Without figures, those of an earlier run do not stay there: nothing would tell that they are old.
+    """
+    from recovery.watch.textfile import replace_textfile
+
+    def keep(figures: bytes) -> None:
+        if path is None:
+            return
+        try:
+            replace_textfile(path, figures)
+        except OSError as error:
+            raise UsageError(
+                f"--metrics-textfile {path}: {error.strerror}. Remedy: name a file in a folder that this user may "
+                "write to"
+            ) from error
+
+    try:
+        yield keep
+    except BaseException:
+        if path is not None:
+            with suppress(OSError):
+                if is_there(path):
+                    replace_textfile(path, b"")
+        raise
 
 
 def run_retention(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -267,6 +268,19 @@ def test_the_textfile_has_the_same_figures(archive: TieredArchive, tmp_path: Pat
     refused = run("archive", "metrics", "--metadata", dirs(archive), "--metrics-textfile", tmp_path)
     assert refused.exit_code == 1
     assert "Remedy: name a file" in refused.stderr
+
+
+def test_a_textfile_has_no_figures_of_an_earlier_run(archive: TieredArchive, tmp_path: Path) -> None:
+    file = tmp_path / "remote.prom"
+    for metadata, exit_code in (("/nowhere", 1), (dirs(archive), 0), ("/nowhere", 1)):
+        is_written = file.exists() or exit_code == 0
+        done = run("archive", "metrics", "--metadata", metadata, "--metrics-textfile", file)
+        assert done.exit_code == exit_code
+        assert file.exists() == is_written
+        assert not is_written or (b"kafka_" in file.read_bytes()) == (exit_code == 0)
+    assert os.listdir(tmp_path).count(file.name) == len(
+        [one for one in os.listdir(tmp_path) if ".prom" in one]
+    )
 
 
 def copied(archive: TieredArchive, into: Path) -> list[Path]:
