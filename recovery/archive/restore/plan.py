@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -210,7 +210,9 @@ class Planner:
                 f"{log_dir}/{source.name}: an empty folder, which goes to quarantine, and this user may not move it. "
                 f"Remedy: {AS_BROKERS_USER}"
             )
-        return replace(planned, log_dir=log_dir)
+        return replace(
+            planned, log_dir=log_dir, warnings=(*planned.warnings, *self._unknown_retention(planned))
+        )
 
     def _topic_id(self, source: SourcePartition) -> UUID:
         topic = source.where.topic
@@ -373,6 +375,20 @@ class Planner:
                 "--metadata"
             )
         return end + 1
+
+    def _unknown_retention(self, planned: PlannedRestore) -> Iterator[str]:
+        """Yield a warning if it is not known what a broker deletes at its first check."""
+        if planned.retained is None:
+            topic = planned.source.where.topic
+            why = (
+                "no metadata log was found"
+                if self._retention_of(topic) is None
+                else "a segment does not tell its last timestamp"
+            )
+            yield (
+                f"what retention deletes at the broker's first check is not known: {why}. Remedy: see that the topic's "
+                "retention.ms keeps the records"
+            )
 
     def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:
         """Return whether a log has all that would be restored."""

@@ -42,7 +42,6 @@ from recovery.archive.restore.unfinished import outdated
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.partition_state import read_tiered_log
-from recovery.broker.config import BrokerConfig
 from recovery.broker.log_retention import LogRetention, retention_of
 from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.engine.api import broker_facts
@@ -538,7 +537,7 @@ class _Retentions:
         broker = options.broker
         self._metadata, self._node_id = target.metadata, target.node_id
         self._configs = TopicConfigs(
-            broker=BrokerConfig.from_properties(broker.config or {}),
+            broker=target.dirs.broker,
             records={} if target.metadata is None else target.metadata.topic_configs,
             overrides=broker.topic_configs or {},
         )

@@ -414,6 +414,34 @@ def test_an_archive_whose_key_is_not_given_asks_for_it(
     assert of(**{KEY_ID: key}).status == "restored"
 
 
+def test_a_log_dir_of_the_option_can_be_cordoned(archive: TieredArchive) -> None:
+    """Then no setting of the configuration names the log dirs."""
+    log_dirs = tuple(map(str, archive.log_dirs))
+    options = options_of(archive, names=["plain-0"], log_dirs=log_dirs, broker={"dry_run": True})
+    config = {"cordoned.log.dirs": log_dirs[0]}
+    report = restore(replace(options, broker=replace(options.broker, config=config)))
+    assert [one.is_cordoned for one in report.log_dirs] == [True, False]
+
+
+def test_what_retention_deletes_may_not_be_known(archive: TieredArchive, tmp_path: Path) -> None:
+    log_dir = tmp_path / "alone"
+    log_dir.mkdir()
+    shutil.copy(archive.log_dirs[0] / "meta.properties", log_dir)
+    ids = {"plain": archive.expected["partitions"]["plain-0"]["topic_id"]}
+    for is_told in (False, True):
+        broker = {"topic_configs": {"plain": {"retention.ms": "-1"}} if is_told else {}}
+        options = options_of(
+            archive,
+            names=["plain-0"],
+            log_dirs=(str(log_dir),),
+            topic_ids=ids,
+            broker={"dry_run": True, **broker},
+        )
+        one = one_of(restore(options), "plain-0")
+        assert one.retained == ((0, 0) if is_told else None)
+        assert any("what retention deletes" in text for text in one.warnings) != is_told
+
+
 @needs(MOUNTS)
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_a_dry_run_on_a_read_only_mount_says_what_a_run_needs(
