@@ -171,7 +171,9 @@ def log_dirs_of(arguments: argparse.Namespace, *, also: str = "") -> list[str] |
                 if also
                 else "-c/--config FILE or --log-dirs A,B"
             )
-            raise UsageError(f"{arguments.command} needs {named}")
+            action = getattr(arguments, "action", None)
+            command = arguments.command if action is None else f"{arguments.command} {action}"
+            raise UsageError(f"{command} needs {named}")
         return None
     return _entries(arguments.log_dirs)
 

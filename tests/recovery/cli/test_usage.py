@@ -29,6 +29,10 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["recover"], ["--config", "--log-dirs"]),
         (["recover", "--log-dirs", ""], ["log dir"]),
         (["recover", "--log-dirs", ","], ["no log dir given"]),
+        (
+            ["archive", "copy", "--output", "/nowhere"],
+            ["archive copy needs -c/--config FILE or --log-dirs A,B"],
+        ),
         (["archive", "inventory", "/", "--metadata", ","], ["--metadata", "no log dir given"]),
         (
             ["archive", "restore", "/", "--log-dirs", "/", "--metadata", ""],
