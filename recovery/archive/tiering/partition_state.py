@@ -5,11 +5,13 @@ Each of the three may be unknown, with the reason why; nothing is guessed in its
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from recovery.archive.copy.account import CopiedFolder
 from recovery.archive.inventory.log_starts import local_partition
 from recovery.archive.inventory.own_span import read_own_span
 from recovery.archive.layouts.plain_layout import PlainLayout
@@ -22,7 +24,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
 from recovery.broker.log_retention import LogRetention
 from recovery.read.batch_probe import is_zero_range
-from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, log_name
 from segfmt.remote_log_metadata import TOPIC, RemoteSegmentState
 
 _OF_ONE_MOMENT = "Remedy: copy the log dir while its broker is down"
@@ -71,11 +73,28 @@ class PartitionState:
         return f"{self.topic}-{self.partition}"
 
 
-def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog | None, str]:
+def why_copy_is_in_part(place: str, copied: CopiedFolder | None) -> str:
+    """Return why the folder at *place*, which `archive copy` has made, does not have all of the log; else empty."""
+    remedy = "Remedy: copy it again, or give the log dir itself with --metadata"
+    if copied is not None and not copied.is_whole:
+        return f"{place}: archive copy has not copied all of it. {remedy}"
+    if copied is not None and copied.is_gone:
+        return f"{place}: it had gone from its log dir when that was copied last. {_REMEDY}"
+    return ""
+
+
+def read_tiered_log(
+    replica: Replica, where: PartitionPrefix, gone: Container[str] = ()
+) -> tuple[TieredLog | None, str]:
     """Return the local part of a partition, and why it is None.
 
     Where the log begins is said by the checkpoint alone, and without a line there it is 0. Leader epochs before it are
     none of the log's: a broker removes them from its file a little later.
+
+    Args:
+        replica: of the partition.
+        where: the partition.
+        gone: names of files that a copy has kept, and the log dir has no more.
 
     Kafka: LogLoader.load with remote storage, LogSegment.readNextOffset.
     """
@@ -85,7 +104,9 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
     listed = [
         segment
         for segment in local_partition(replica, where).segments
-        if not segment.other_file and PartKind.LOG in segment.parts
+        if not segment.other_file
+        and PartKind.LOG in segment.parts
+        and log_name(segment.base_offset) not in gone
     ]
     segments = [
         LocalSegment(segment.base_offset, segment.parts[PartKind.LOG].size_bytes) for segment in listed[:-1]
@@ -113,7 +134,9 @@ def read_tiered_log(replica: Replica, where: PartitionPrefix) -> tuple[TieredLog
     ), ""
 
 
-def told_end(replica: Replica, where: PartitionPrefix, copy: LogDirCopy) -> ToldEnd | None:
+def told_end(
+    replica: Replica, where: PartitionPrefix, copy: LogDirCopy, gone: Container[str] = ()
+) -> ToldEnd | None:
     """Return how far the log must reach by what lies beside it, None if nothing tells.
 
     Beside a broker at work it has to be asked before the log is read.
@@ -122,11 +145,13 @@ def told_end(replica: Replica, where: PartitionPrefix, copy: LogDirCopy) -> Told
         replica: of the partition.
         where: the partition.
         copy: the checkpoints of the replica's log dir.
+        gone: names of files that a copy has kept, and the log dir has no more.
     """
+    listed = replica.store.list_level(replica.prefix).objects
     return max(
         (
             *ends_by_checkpoints(replica.store, copy, where.topic, where.partition),
-            *ends_by_files(replica.store, replica.store.list_level(replica.prefix).objects),
+            *ends_by_files(replica.store, [one for one in listed if one.name not in gone]),
         ),
         default=None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from uuid import UUID
 
+from recovery.archive.copy.account import CopyAccounts
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.remote.remote_metadata import RemoteMetadata
 from recovery.archive.remote.replicas import Replica, Replicas
@@ -20,6 +21,7 @@ from recovery.archive.tiering.partition_state import (
     told_end,
     why_bounds_are_unknown,
     why_cache_is_behind,
+    why_copy_is_in_part,
     why_log_is_behind,
 )
 from recovery.archive.tiering.partition_warning import PartitionWarning
@@ -52,12 +54,19 @@ class TieringSurvey:
         self._metadata = metadata
         self._replicas = Replicas(stores)
         self._copies = {store.url: read_log_dir_copy(store, store.list_level("").objects) for store in stores}
+        self._accounts = {store.url: CopyAccounts(store) for store in stores}
+        self._in_part: dict[int, str] = {}
         self._properties = {store.url: properties_of(store) for store in stores}
         # One only chooses; the other notes what is tiered here, and refuses names of anything else in the end
         self._is_wanted, self._is_chosen = options.choice(), options.choice()
         self.warnings: list[str] = [*options.config_notes, *misspelled(options.config)]
         self._metadata_log = read_metadata_log(stores)
         self.warnings += self._metadata_log.warnings
+        self.warnings += [
+            f"{text}: whether the copy is whole is not known"
+            for accounts in self._accounts.values()
+            for text in accounts.unread
+        ]
         self._cluster = self._metadata_log.cluster
         self._absent = AbsentBrokers(stores, self._metadata_log.assignments)
         self._topic_ids = frozenset(() if self._cluster is None else self._cluster.topic_ids.values())
@@ -150,8 +159,12 @@ class TieringSurvey:
         if replica is None and not is_deleted:
             why = self._replicas.why_unread(where) or f"no replica was found. {_REMEDY}"
         if replica is not None and not is_deleted:
-            told = told_end(replica, where, self._copies[replica.store.url])
-            log, why = read_tiered_log(replica, where)
+            copied = self._accounts[replica.store.url].folder(replica.prefix)
+            gone = frozenset[str]() if copied is None else copied.gone
+            told = told_end(replica, where, self._copies[replica.store.url], gone)
+            why = why_copy_is_in_part(f"{replica.store.url}/{replica.prefix.rstrip('/')}", copied)
+            if not why:
+                log, why = read_tiered_log(replica, where, gone)
             if log is not None:
                 why = why_bounds_are_unknown(log, replica, told)
                 log = None if why else log
@@ -233,6 +246,9 @@ class TieringSurvey:
         number = None if count is None else metadata_partition(owner, count)
         if self._metadata.knows(owner.topic_id, owner.partition):
             read_from = self._metadata.read_from(owner.topic_id, owner.partition)
+            for one in sorted(read_from):
+                if why := self._why_metadata_is_in_part(one):
+                    return why
             if number is None or read_from == {number} or self._is_deleted(owner):
                 return ""
             named = ", ".join(f"{TOPIC}-{one}" for one in sorted(read_from))
@@ -245,6 +261,17 @@ class TieringSurvey:
             return f"how many partitions {TOPIC} has is not known without a metadata log. {_REMEDY}"
         found = self._metadata.sources
         return "" if number in found else f"{TOPIC}-{number}, which tells of them, was not found. {_REMEDY}"
+
+    def _why_metadata_is_in_part(self, number: int) -> str:
+        """Return why no copy has all of a partition of the topic, by their own word; empty if one may have it."""
+        if number not in self._in_part:
+            whys = []
+            for source in self._metadata.sources.get(number, ()):
+                prefix = source.logs[0].key.removesuffix(source.logs[0].name)
+                copied = self._accounts[source.store.url].folder(prefix)
+                whys.append(why_copy_is_in_part(f"{source.store.url}/{prefix}".rstrip("/"), copied))
+            self._in_part[number] = whys[0] if whys and all(whys) else ""
+        return self._in_part[number]
 
     def _retention(self, topic: str, replica: Replica | None = None) -> LogRetention | None:
         """Return the settings of a topic, as the broker has them that *replica* is of."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.copy.options import CopyOptions
+from recovery.archive.copy.run import copy
 from recovery.archive.remote.replicas import Replicas
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.local_store import LocalStore
@@ -242,3 +244,43 @@ def test_records_that_brokers_do_not_find_are_told(archive: TieredArchive) -> No
         r"__remote_log_metadata-[0-2] of 3: .*Remedy: give the folder its name",
         report.warnings[0],
     )
+
+
+def copied(archive: TieredArchive, output: Path) -> list[Path]:
+    """The log dirs of a copy, which is brought up to date."""
+    copy(CopyOptions(output=str(output), log_dirs=tuple(map(str, archive.log_dirs))))
+    return [output / log_dir.name for log_dir in archive.log_dirs]
+
+
+@pytest.mark.parametrize("topic", ["plain", "__remote_log_metadata"])
+def test_a_copy_that_has_not_all_of_a_log_tells_nothing_of_it(
+    archive: TieredArchive, tmp_path: Path, topic: str
+) -> None:
+    log_dirs = copied(archive, tmp_path / "copy")
+    assert measured(*log_dirs)[0].exit_code == 0
+    manifest = tmp_path / "copy" / "kafka-log-recovery-copy.jsonl"
+    head, _, lines = manifest.read_text().partition("\n")
+    names = [
+        name for name in os.listdir(log_dirs[0]) + os.listdir(log_dirs[1]) if name.startswith(f"{topic}-")
+    ]
+    in_part = [
+        f"{log_dir.name}/{name}/" for log_dir in log_dirs for name in names if (log_dir / name).is_dir()
+    ]
+    manifest.write_text(json.dumps(json.loads(head) | {"unfinished": sorted(in_part)}) + "\n" + lines)
+    report, one = measured(*log_dirs)
+    assert report.exit_code == 4
+    (warning,) = report.warnings
+    assert "archive copy has not copied all of it. Remedy: copy it again" in warning
+    if topic == "plain":
+        assert (one.figures.log_end_offset, one.figures.remote_log_metadata_count) == (None, 14)
+    else:
+        assert (one.figures.remote_log_metadata_count, one.figures.log_end_offset) == (None, 435)
+
+
+def test_what_has_gone_from_a_copied_log_dir_is_not_counted(archive: TieredArchive, tmp_path: Path) -> None:
+    copied(archive, tmp_path / "copy")
+    first, *_ = sorted(folder_of(archive, "plain-0").glob("*.log"))
+    first.unlink()
+    log_dirs = copied(archive, tmp_path / "copy")
+    expected, found = (measured(*dirs)[1].figures for dirs in (archive.log_dirs, log_dirs))
+    assert found.local_log_start_offset == expected.local_log_start_offset == 405
