@@ -55,6 +55,7 @@ from segfmt.filenames import (
 )
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
+from segfmt.remote_log_metadata import TOPIC as METADATA_TOPIC
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.time_index import view_time_index
 
@@ -65,6 +66,10 @@ _BY_NAMES_ALONE = (
 _NOT_WHOLE = "archive copy has not copied all of it. Remedy: start that again; if its source is gone, "
 READABLE = "Remedy: see that this user can read it, and start again"
 REBUILT = "Remedy: archive recover rebuilds it"
+_OTHER_METADATA = (
+    f"Remedy: give another replica of {METADATA_TOPIC} with --metadata, or leave that out: then names tell which "
+    "segments count"
+)
 _RIGHT_KEY = "Remedy: give the key that the plugin had by this id with --aiven-key"
 _SOUND = "Remedy: put its objects there from another copy of the archive"
 _SOUND_SEGMENTS = "Remedy: put the segments that have them there from another copy of the archive"
@@ -253,7 +258,9 @@ def _partition(
     if broker is not None and layout.is_tiered:
         hiding = broker.hiding(where)
         if hiding is not None:
-            reasons.append(f"what became of its segments is not known: {hiding.file}: {hiding.detail}")
+            reasons.append(
+                f"what became of its segments is not known: {hiding.file}: {hiding.detail}. {_OTHER_METADATA}"
+            )
     lineage = None if remote is None else remote.segments
     planned = choose_segments(walked.partition, layout, lineage)
     segments, unusable = _segments(store, layout, planned, lineage, copied)
@@ -335,7 +342,9 @@ def _segments(
             has_aborted = says_aborted and told is not None and not told.has_no_transactions
             segments.append(replace(one, has_aborted=has_aborted))
         except (OSError, FormatError) as error:
-            reasons.append(f"segment {segment.base_offset}: {error_text(error)}")
+            text = error_text(error)
+            remedy = "" if "Remedy: " in text else f". {READABLE if isinstance(error, OSError) else _SOUND}"
+            reasons.append(f"segment {segment.base_offset}: {text}{remedy}")
     return segments, reasons
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -412,6 +413,29 @@ def test_an_archive_whose_key_is_not_given_asks_for_it(
     assert f"encrypted with the RSA key '{KEY_ID}', which was not given" in reason
     assert reason.endswith(". Remedy: give the key that the plugin had by this id with --aiven-key")
     assert of(**{KEY_ID: key}).status == "restored"
+
+
+def test_a_metadata_topic_without_its_end_is_refused_with_a_remedy(archive: TieredArchive) -> None:
+    for log in archive.root.glob("*/__remote_log_metadata-*/*.log"):
+        os.truncate(log, log.stat().st_size * 2 // 3)
+    (reason,) = one_of(restored(archive, names=["plain-0"]), "plain-0").reasons
+    assert reason.startswith("what became of its segments is not known: ")
+    assert (
+        ". Remedy: give another replica of __remote_log_metadata with --metadata, or leave that out" in reason
+    )
+    assert one_of(restored(archive, names=["plain-0"], metadata=False), "plain-0").status == "restored"
+
+
+def test_a_damaged_manifest_of_a_segment_is_refused_with_a_remedy(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    for segment, files in finished_segments(archive.root, archive.log_dirs, ["plain"]):
+        store_segment(tmp_path / "aiven", segment, files)
+    max((tmp_path / "aiven").glob("plain-*/0/*.rsm-manifest")).write_bytes(b"{")
+    options = options_of(archive, url=str(tmp_path / "aiven"), names=["plain-0"], metadata=False)
+    (reason,) = one_of(restore(options), "plain-0").reasons
+    assert reason.startswith("segment 377: not JSON: ")
+    assert reason.endswith(". Remedy: put its objects there from another copy of the archive")
 
 
 def test_a_log_dir_of_the_option_can_be_cordoned(archive: TieredArchive) -> None:
