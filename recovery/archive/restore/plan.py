@@ -193,6 +193,15 @@ class Planner:
             raise ValueError(_has_records(planned, existing[0]))
         if existing and (reason := _goes_back(planned, existing[0])) is not None:
             raise ValueError(reason)
+        log_dir = self._place(source, existing, assignment)
+        return replace(
+            planned, log_dir=log_dir, warnings=(*planned.warnings, *self._unknown_retention(planned))
+        )
+
+    def _place(
+        self, source: SourcePartition, existing: Sequence[ExistingLog], assignment: Assignment | None
+    ) -> str:
+        """Return the log dir for a partition, of which there is at most an empty folder, that can leave its place."""
         moving = self._target.being_moved(source.where.topic, source.where.partition)
         if moving is not None:
             raise ValueError(
@@ -210,9 +219,7 @@ class Planner:
                 f"{log_dir}/{source.name}: an empty folder, which goes to quarantine, and this user may not move it. "
                 f"Remedy: {AS_BROKERS_USER}"
             )
-        return replace(
-            planned, log_dir=log_dir, warnings=(*planned.warnings, *self._unknown_retention(planned))
-        )
+        return log_dir
 
     def _topic_id(self, source: SourcePartition) -> UUID:
         topic = source.where.topic
