@@ -24,7 +24,12 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
 from recovery.broker.log_retention import LogRetention
 from recovery.read.batch_probe import is_zero_range
-from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, log_name
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    log_name,
+)
 from segfmt.remote_log_metadata import TOPIC, RemoteSegmentState
 
 _OF_ONE_MOMENT = "Remedy: copy the log dir while its broker is down"
@@ -139,7 +144,8 @@ def told_end(
 ) -> ToldEnd | None:
     """Return how far the log must reach by what lies beside it, None if nothing tells.
 
-    Beside a broker at work it has to be asked before the log is read.
+    Beside a broker at work it has to be asked before the log is read. A log that was closed ends at its recovery point;
+    the high watermark stays above that where a recovery has cut the log, or of a deleted topic of the same name.
 
     Args:
         replica: of the partition.
@@ -148,9 +154,11 @@ def told_end(
         gone: names of files that a copy has kept, and the log dir has no more.
     """
     listed = replica.store.list_level(replica.prefix).objects
+    closed_at = copy.offset(RECOVERY_POINT_CHECKPOINT, where) if copy.had_clean_shutdown else None
+    checkpoints = ends_by_checkpoints(replica.store, copy, where.topic, where.partition)
     return max(
         (
-            *ends_by_checkpoints(replica.store, copy, where.topic, where.partition),
+            *(one for one in checkpoints if closed_at is None or one.end_offset <= closed_at),
             *ends_by_files(replica.store, [one for one in listed if one.name not in gone]),
         ),
         default=None,

@@ -311,6 +311,23 @@ def forget_end(folder: Path) -> None:
         (folder.parent / name).write_bytes(encode_offset_checkpoint(told))
 
 
+def test_once_a_log_that_lost_its_end_is_recovered_its_figures_are_known(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    """A recovery leaves the high watermark as it is, above the end of the log."""
+    log_dirs = copied(archive, tmp_path)
+    folder = folder_of(log_dirs, "plain-0")
+    os.truncate(max(folder.glob("*.log")), 0)
+    (folder.parent / ".kafka_cleanshutdown").unlink()
+    report, _ = one_of(log_dirs, "plain")
+    assert "its end is missing. Remedy: recover the log dir" in report.warnings[0]
+    assert run("recover", "--log-dirs", folder.parent).exit_code == 0
+    marks = read_offset_checkpoint((folder.parent / "replication-offset-checkpoint").read_bytes())
+    assert marks["plain", 0] > 405
+    report, one = one_of(log_dirs, "plain")
+    assert (report.exit_code, report.warnings, one.figures.log_end_offset) == (0, (), 405)
+
+
 def test_a_replica_that_is_behind_what_was_copied_tells_nothing(
     archive: TieredArchive, tmp_path: Path
 ) -> None:
