@@ -187,7 +187,9 @@ def find_partitions(
         best = [one for one in twins if one.rank == rank]
         topic_id = topic_id_of(best[0].where.topic)
         own = [one for one in best if one.where.topic_id and one.where.topic_id == topic_id]
-        yield _restorable(store, layout, own or best, broker)
+        # Where there are folders, those of deleted topics stay behind their segments
+        filled = [one for one in best if layout.is_tiered and one.has_segments]
+        yield _restorable(store, layout, own or filled or best, broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,11 @@ class _Found:
     walked: Walked | None
     copied: CopiedFolder | None
     reason: str = ""
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether anything of a segment is in it."""
+        return self.walked is not None and len(self.walked.partition.segments) > 0
 
     @property
     def rank(self) -> int:

@@ -240,6 +240,15 @@ def test_what_is_left_of_a_deleted_topic_is_not_in_the_way(archive: TieredArchiv
     assert reason.endswith("Remedy: name the one that is meant as the archive")
 
 
+def test_the_empty_folder_of_a_deleted_topic_is_not_in_the_way(archive: TieredArchive) -> None:
+    """LocalTieredStorage leaves it behind the last segment; in a new cluster no id tells which topic is meant."""
+    (folder,) = archive.path.glob("codecs-0-*")
+    folder.rename(archive.path / "codecs-0-AAAAAAAIAAAAAAAAAAAAAA")
+    (archive.path / "codecs-0-AAAAAAAHAAAAAAAAAAAAAA").mkdir()
+    report = restored(archive, names=["codecs-0"], metadata=False)
+    assert (report.exit_code, one_of(report, "codecs-0").segments) == (0, 32), report.to_text()
+
+
 def test_a_topic_of_another_cluster_is_refused(archive: TieredArchive) -> None:
     report = restored(archive, names=["gone-0"], metadata=False)
     assert "the cluster does not know the topic" in " ".join(one_of(report, "gone-0").reasons)
