@@ -18,6 +18,7 @@ from recovery.archive.tiering.report import TieringReport
 from recovery.archive.tiering.retention_report import RetentionReport
 from recovery.archive.tiering.run import foretell_retention, measure_tiering
 from recovery.archive.tiering.survey import TieringSurvey
+from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
 from tests.brokers.agents import JOLOKIA_PORT, jolokia_agent
 from tests.brokers.broker import Broker
 from tests.brokers.tiered_broker import (
@@ -102,15 +103,27 @@ def deleted_of(archive: TieredArchive, topic: str, partition: int) -> set[UUID]:
 
 
 Deleted = dict[tuple[str, int], set[UUID]]
+LATE = ("lost-delete", 0)
+"""Of which the log start was not written down before its broker was killed."""
+
+
+def forget_log_start(archive: TieredArchive, topic: str, partition: int) -> None:
+    """Let the log start of a partition be 0 by the checkpoint, as before its first segments were deleted."""
+    for log_dir in archive.log_dirs:
+        checkpoint = log_dir / "log-start-offset-checkpoint"
+        starts = read_offset_checkpoint(checkpoint.read_bytes())
+        if (topic, partition) in starts:
+            checkpoint.write_bytes(encode_offset_checkpoint(starts | {(topic, partition): 0}))
 
 
 @pytest.fixture(scope="module")
 def lives(
     tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[TieredArchive, RetentionReport, Deleted, TieringReport, dict[str, dict[str, int]]]:
+) -> tuple[TieredArchive, RetentionReport, Deleted, TieringReport, dict[str, dict[str, int]], dict[str, int]]:
     """A broker on the sample, what was foretold before it started, and what is so once it is at rest."""
     root = tmp_path_factory.mktemp("tiering")
     archive = unpack_tiered(root)
+    forget_log_start(archive, *LATE)
     foretold = foretell_retention(options(archive))
     before = {
         (one.topic, one.partition): deleted_of(archive, one.topic, one.partition)
@@ -122,12 +135,13 @@ def lives(
         wait_until_still(archive)
         measured = measure_tiering(options(archive))
         gauges = gauges_of(broker)
+        starts = broker.offsets(-2)
         broker.stop()
-    return archive, foretold, before, measured, gauges
+    return archive, foretold, before, measured, gauges, starts
 
 
 def test_the_figures_are_a_brokers_at_rest(lives: Any) -> None:
-    archive, _, _, measured, gauges = lives
+    archive, _, _, measured, gauges, _ = lives
     kept = kept_across_the_first_epoch(archive)
     assert kept["deleted-records"] > (0, 0)
     compared = 0
@@ -146,7 +160,7 @@ def test_the_figures_are_a_brokers_at_rest(lives: Any) -> None:
 
 
 def test_a_broker_that_starts_deletes_what_was_foretold(lives: Any) -> None:
-    archive, foretold, before, _, _ = lives
+    archive, foretold, before, _, _, starts = lives
     assert foretold.exit_code == 2
     compared = 0
     for partition in foretold.partitions:
@@ -161,5 +175,7 @@ def test_a_broker_that_starts_deletes_what_was_foretold(lives: Any) -> None:
         # Which of the two it is, is a race within the broker: mostly one topic or two lose what they should keep
         expected = [ids(partition.now.deletions), ids(partition.at_next_start.deletions)]
         assert deleted in expected, partition.topic
+        told = {partition.now.log_start_offset, partition.at_next_start.log_start_offset}
+        assert starts[f"{partition.topic}:{partition.partition}"] in told, partition.topic
         compared += len(deleted)
     assert compared

@@ -177,6 +177,8 @@ class TieringSurvey:
             elif is_copied and (behind := why_cache_is_behind(log, cache, place)):
                 cache = None
                 unknown.append(f"its remote segments: {behind}")
+            elif retention is not None and retention.is_tiered and is_copied:
+                log = log.as_led(cache)
         if why:
             unknown.append(f"its local part: {why}")
         if retention is None and not is_deleted:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
+from recovery.archive.remote.lineage import truncate_from_start
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from segfmt.checkpoint import LeaderEpochEntry
 
@@ -45,6 +46,19 @@ class TieredLog:
     def size_bytes(self) -> int:
         """Bytes of all local segments."""
         return sum(segment.size_bytes for segment in self.segments)
+
+    def as_led(self, cache: RemoteLogCache) -> Self:
+        """Return it as a leader that copies has it: it begins with the first segment that is left.
+
+        A broker that was killed may not have written down yet where the log begins since the last deletions.
+
+        Kafka: RemoteLogManager.findLogStartOffset, RLMCopyTask.maybeUpdateLogStartOffsetOnBecomingLeader.
+        """
+        left = (segment.start_offset for entry in self.epochs for segment in cache.listed(entry.epoch))
+        start = next(left, self.local_log_start_offset)
+        if start <= self.log_start_offset:
+            return self
+        return replace(self, log_start_offset=start, epochs=truncate_from_start(self.epochs, start))
 
     def highest_copied_offset(self, cache: RemoteLogCache) -> int:
         """Return the last offset of the log that is in remote storage, or `NOTHING_COPIED`.

@@ -328,6 +328,30 @@ def test_once_a_log_that_lost_its_end_is_recovered_its_figures_are_known(
     assert (report.exit_code, report.warnings, one.figures.log_end_offset) == (0, (), 405)
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+def test_a_log_begins_with_the_first_segment_that_is_left(
+    archive: TieredArchive, tmp_path: Path, is_copied: bool
+) -> None:
+    """Its broker was killed before the checkpoint had where it begins; one that copies finds it when it starts."""
+    log_dirs = copied(archive, tmp_path)
+    _, whole = one_of(log_dirs, "expired-by-time")
+    assert whole.figures.log_start_offset == 290
+    checkpoint = folder_of(log_dirs, "expired-by-time-0").parent / "log-start-offset-checkpoint"
+    starts = read_offset_checkpoint(checkpoint.read_bytes())
+    checkpoint.write_bytes(encode_offset_checkpoint(starts | {("expired-by-time", 0): 0}))
+    settings = {"remote.storage.enable": "true", "remote.log.copy.disable": str(not is_copied).lower()}
+    report = measure_tiering(
+        TieringOptions(
+            metadata=tuple(map(str, log_dirs)),
+            partitions=("expired-by-time-0",),
+            topic_configs={"expired-by-time": settings},
+        )
+    )
+    (late,) = report.partitions
+    assert late.figures.log_start_offset == (290 if is_copied else 0)
+    assert late.figures.lineage_size_bytes == whole.figures.lineage_size_bytes
+
+
 def test_a_replica_that_is_behind_what_was_copied_tells_nothing(
     archive: TieredArchive, tmp_path: Path
 ) -> None:
