@@ -304,16 +304,14 @@ def _moved_in(result: RestoredPartition, *, has_start: bool) -> MovedIn:
 
 
 def _open_transactions(stage: Stage, planned: PlannedRestore, result: RestoredPartition) -> list[str]:
-    """Return a warning if transactions are open at the log's end, which nobody will end by himself."""
+    """Return a warning of each transaction that is open at the log's end, which nobody will end by himself."""
     assert result.log_end_offset is not None
     left = stage.open_transactions(planned, result.log_end_offset)
-    if not left:
-        return []
-    producer_id, first = min(left, key=lambda one: one[1])
     return [
-        f"{count_text(len(left), 'transaction')} open at the end of the archive, the first one of producer "
-        f"{producer_id} from offset {first} on: consumers at read_committed stop there. Remedy: once the broker runs, "
-        f"kafka-transactions.sh abort --topic {result.topic} --partition {result.partition} --start-offset {first}"
+        f"a transaction of producer {producer_id} is open at the end of the archive, from offset {first} on: consumers "
+        "at read_committed stop there. Remedy: once the broker runs, kafka-transactions.sh --bootstrap-server "
+        f"HOST:PORT abort --topic {result.topic} --partition {result.partition} --start-offset {first}"
+        for producer_id, first in sorted(left, key=lambda one: one[1])
     ]
 
 
