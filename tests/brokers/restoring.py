@@ -87,7 +87,9 @@ def abort_open_transactions(broker: Broker, report: Mapping[str, Any]) -> set[st
     found = set()
     for partition in report["partitions"]:
         for warning in partition["warnings"]:
-            for words in re.findall(r"kafka-transactions.sh --bootstrap-server HOST:PORT (abort .*)", warning):
+            for words in re.findall(
+                r"kafka-transactions.sh --bootstrap-server HOST:PORT (abort .*)", warning
+            ):
                 ask(broker, "TransactionsCommand", *words.split())
                 found.add(f"{partition['topic']}-{partition['partition']}")
     return found

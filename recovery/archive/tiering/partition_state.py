@@ -28,6 +28,7 @@ from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     log_name,
 )
 from segfmt.remote_log_metadata import TOPIC, RemoteSegmentState
@@ -161,8 +162,14 @@ def told_end(
             *(one for one in checkpoints if closed_at is None or one.end_offset <= closed_at),
             *ends_by_files(replica.store, [one for one in listed if one.name not in gone]),
         ),
+        key=lambda one: (one.end_offset, not _is_high_watermark(one)),
         default=None,
     )
+
+
+def _is_high_watermark(told: ToldEnd) -> bool:
+    """Return whether it may be of a deleted topic: of the other checkpoints brokers take such lines out at once."""
+    return told.witness.endswith(f"/{REPLICATION_OFFSET_CHECKPOINT}")
 
 
 def why_bounds_are_unknown(log: TieredLog, replica: Replica, told: ToldEnd | None) -> str:
@@ -174,10 +181,13 @@ def why_bounds_are_unknown(log: TieredLog, replica: Replica, told: ToldEnd | Non
             f"begins at {first}: where the log begins is not known. {_OF_ONE_MOMENT}"
         )
     if told is not None and told.end_offset > log.log_end_offset:
+        is_late = _is_high_watermark(told)
+        or_late = ", or a topic of its name was deleted just before, and that line is its" if is_late else ""
         return (
             f"{replica.store.url}/{replica.prefix.rstrip('/')}: the log ends at {log.log_end_offset}, and "
-            f"{told.witness} tells of offset {told.end_offset - 1}: its end is missing. Remedy: recover the "
-            "log dir, or copy it whole while its broker is down"
+            f"{told.witness} tells of offset {told.end_offset - 1}: its end is missing{or_late}. Remedy: "
+            f"{'beside a broker at work, ask again; else ' if is_late else ''}recover the log dir, or copy it whole "
+            "while its broker is down"
         )
     return ""
 

@@ -311,6 +311,20 @@ def forget_end(folder: Path) -> None:
         (folder.parent / name).write_bytes(encode_offset_checkpoint(told))
 
 
+def test_a_topic_that_was_made_anew_may_have_the_high_watermark_of_the_deleted_one(
+    archive: TieredArchive, tmp_path: Path
+) -> None:
+    """A broker writes that checkpoint every five seconds, and takes nothing out of it when a topic is deleted."""
+    log_dirs = copied(archive, tmp_path)
+    checkpoint = folder_of(log_dirs, "plain-0").parent / "replication-offset-checkpoint"
+    marks = read_offset_checkpoint(checkpoint.read_bytes())
+    checkpoint.write_bytes(encode_offset_checkpoint(marks | {("plain", 0): 900}))
+    (checkpoint.parent / ".kafka_cleanshutdown").unlink()
+    report, _ = one_of(log_dirs, "plain")
+    assert "tells of offset 899: its end is missing, or a topic of its name was deleted" in report.warnings[0]
+    assert "Remedy: beside a broker at work, ask again; else recover the log dir" in report.warnings[0]
+
+
 def test_once_a_log_that_lost_its_end_is_recovered_its_figures_are_known(
     archive: TieredArchive, tmp_path: Path
 ) -> None:
