@@ -29,12 +29,14 @@ from recovery.broker.config import NEVER_TIERED_TOPICS, BrokerConfig, misspelled
 from recovery.broker.log_retention import LogRetention, retention_of
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs, without_effect
+from recovery.check.finding import Finding
 from recovery.errors import UsageError
 from recovery.quantity import bytes_text, count_text
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import TOPIC, RemotePartition, metadata_partition
 
-_REMEDY = "Remedy: give the log dirs of all brokers with --metadata"
+_ALL_LOG_DIRS = "give the log dirs of all brokers with --metadata"
+_REMEDY = f"Remedy: {_ALL_LOG_DIRS}"
 
 
 class TieringSurvey:
@@ -151,9 +153,7 @@ class TieringSurvey:
             cache = self._metadata.cache(owner.topic_id, owner.partition)
             if hiding := self._metadata.hiding(owner.topic_id, owner.partition):
                 cache = None
-                # A record that cannot be read is the same in every replica
-                remedy = "" if hiding.detail.startswith("malformed-record") else f". {_REMEDY}"
-                unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}{remedy}")
+                unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}{_remedy_of(hiding)}")
         is_deleted = self._is_deleted(owner)
         log, why = None, ""
         if replica is None and not is_deleted:
@@ -286,6 +286,14 @@ class TieringSurvey:
     def _is_tiered(self, topic: str) -> bool:
         retention = self._retention(topic)
         return retention is not None and retention.is_tiered is True and topic not in NEVER_TIERED_TOPICS
+
+
+def _remedy_of(hiding: Finding) -> str:
+    """Return what helps against damage of the metadata topic, as the end of a sentence."""
+    if hiding.detail.startswith("malformed-record"):  # it is the same in every replica
+        return ""
+    readable = "see that this user can read it, or " if hiding.detail.startswith("unreadable") else ""
+    return f". Remedy: {readable}{_ALL_LOG_DIRS}"
 
 
 def _doubts(state: PartitionState) -> str:

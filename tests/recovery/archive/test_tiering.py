@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -309,6 +310,34 @@ def forget_end(folder: Path) -> None:
         told = read_offset_checkpoint((folder.parent / name).read_bytes())
         told.pop((topic, int(number)), None)
         (folder.parent / name).write_bytes(encode_offset_checkpoint(told))
+
+
+def test_a_metadata_topic_that_cannot_be_read_has_a_remedy_where_there_is_one_broker(
+    archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = metadata_partition(
+        RemotePartition(
+            topic="plain",
+            topic_id=read_uuid(archive.expected["partitions"]["plain-0"]["topic_id"]),
+            partition=0,
+        ),
+        3,
+    )
+    (log,) = folder_of(list(archive.log_dirs), f"{TOPIC}-{number}").glob("*.log")
+    opened = LocalStore.open
+
+    def open_others(store: LocalStore, key: str) -> object:
+        if f"{store.url}/{key}" == str(log):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(log))
+        return opened(store, key)
+
+    monkeypatch.setattr(LocalStore, "open", open_others)
+    report, one = one_of(list(archive.log_dirs), "plain")
+    assert (report.exit_code, one.figures.remote_log_size_bytes) == (4, None)
+    (warning,) = (text for text in report.warnings if text.startswith("plain-0: its remote segments"))
+    assert warning.endswith(
+        "Remedy: see that this user can read it, or give the log dirs of all brokers with --metadata"
+    )
 
 
 def test_a_topic_that_was_made_anew_may_have_the_high_watermark_of_the_deleted_one(
