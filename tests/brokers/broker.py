@@ -34,6 +34,9 @@ from tests.brokers.jars import (
 from tests.servers.build_cache import cached
 from tests.servers.s3_server import free_port
 
+LONGEST_WAIT_SECONDS = 300.0
+"""Many times what anything takes: a wait ends by its condition, also on a machine that is busy with other things."""
+
 # What keeps a broker from writing to its logs of its own accord, so that its tree can be compared.
 QUIET_PROPERTIES = {
     "log.cleaner.enable": "false",
@@ -187,7 +190,7 @@ class Broker:
         arguments += ["--standalone"] if "controller" in self._roles else []
         self._run_java("kafka.tools.StorageTool", *arguments, *(["-g"] if ignore_formatted else []))
 
-    def start(self, *, wait_seconds: float = 120) -> None:
+    def start(self, *, wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
         """Start the broker, wait until it is RUNNING and its tiered storage, if it has one, is ready."""
         self.launch()
         lines = [_RUNNING, _STARTED] if "broker" in self._roles else [_STARTED]
@@ -214,7 +217,7 @@ class Broker:
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
-    def wait_for(self, *lines: str, wait_seconds: float = 120) -> None:
+    def wait_for(self, *lines: str, wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
         """Wait until all *lines* have appeared in the broker's log."""
         deadline = time.monotonic() + wait_seconds
         while not all(line in self.log for line in lines):
@@ -224,13 +227,13 @@ class Broker:
                 raise BrokerError(f"no {lines} within {wait_seconds} s:\n{self.log[-6000:]}")
             time.sleep(0.05)
 
-    def wait_for_end(self, *, wait_seconds: float = 120) -> int:
+    def wait_for_end(self, *, wait_seconds: float = LONGEST_WAIT_SECONDS) -> int:
         """Wait until the broker has ended by itself; its exit code."""
         if self._process is None:
             raise BrokerError("this broker was not started")
         return self._process.wait(timeout=wait_seconds)
 
-    def stop(self, *, wait_seconds: float = 60) -> None:
+    def stop(self, *, wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
         """SIGTERM: a clean shutdown."""
         os.kill(self.pid, signal.SIGTERM)
         try:

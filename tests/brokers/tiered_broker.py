@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.brokers.broker import Broker, BrokerError
+from tests.brokers.broker import LONGEST_WAIT_SECONDS, Broker, BrokerError
 from tests.brokers.jars import KAFKA_VERSION, compiled, oracle_classes
 from tests.logs.samples import SAMPLE_DIR, TIERED_NAME, Sample, read_properties, unpack
 
@@ -176,7 +176,9 @@ def _interrupted(archive: TieredArchive) -> int:
     return sum(len(list(folder.iterdir())) % 5 for folder in archive.path.glob(f"{_STUCK_COPY}-0-*"))
 
 
-def wait_until(holds: Callable[[], bool], broker: Broker, *, wait_seconds: float = 60) -> None:
+def wait_until(
+    holds: Callable[[], bool], broker: Broker, *, wait_seconds: float = LONGEST_WAIT_SECONDS
+) -> None:
     """Wait until something holds while a broker runs."""
     deadline = time.monotonic() + wait_seconds
     while not holds():
@@ -185,7 +187,7 @@ def wait_until(holds: Callable[[], bool], broker: Broker, *, wait_seconds: float
         time.sleep(0.1)
 
 
-def wait_until_still(archive: TieredArchive, *, wait_seconds: float = 90) -> None:
+def wait_until_still(archive: TieredArchive, *, wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
     """Wait until nothing is left to copy, to expire or to delete: the same files for some seconds."""
     deadline = time.monotonic() + wait_seconds
     seen: object = None
