@@ -169,11 +169,12 @@ class Settings:
     def _read(self, key: Key[_T_co], layer: Layer) -> _T_co:
         text = layer.values[key.name]
         override = self.override.replace("KEY", key.name)
-        remedy = f"correct it there, or override it with {override}"
+        is_override = layer.origin.startswith(self.override.split()[0])
+        remedy = "correct it" if is_override else f"correct it there, or override it with {override}"
         if "${" in text and any("config.providers" in other.values for other in self.layers):
             raise UsageError(
                 f"{layer.origin}: {key.name}={text} refers to a config provider, and those are not run here; "
-                f"override it with {override}"
+                f"{'give its value' if is_override else f'override it with {override}'}"
             )
         value = key.kind.read(text)
         if value is None:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from recovery.errors import UsageError
+from recovery.errors import UsageError, reason_text
 from segfmt.java_text import LONG_MAX
 
 if TYPE_CHECKING:
@@ -175,7 +175,29 @@ def log_dirs_of(arguments: argparse.Namespace, *, also: str = "") -> list[str] |
             command = arguments.command if action is None else f"{arguments.command} {action}"
             raise UsageError(f"{command} needs {named}")
         return None
-    return _entries(arguments.log_dirs)
+    log_dirs = _entries(arguments.log_dirs)
+    if not log_dirs:
+        raise UsageError(
+            "--log-dirs: no log dir is named. Remedy: name one; is a variable of the shell empty?"
+        )
+    return log_dirs
+
+
+def kept_quarantine_dir(arguments: argparse.Namespace) -> str | None:
+    """Return `--quarantine-dir` for a command that looks for what a recovery has put there.
+
+    Raises:
+        UsageError: it is not there: a misspelled one would never have anything in it.
+    """
+    from recovery.read.file_system import is_there
+
+    path: str | None = arguments.quarantine_dir
+    if path and not is_there(path):
+        raise UsageError(
+            f"--quarantine-dir {path}: no such folder. Remedy: name the one that was given to recover, and check that "
+            "its file system is mounted"
+        )
+    return path
 
 
 def metadata_of(arguments: argparse.Namespace) -> tuple[str, ...]:
@@ -280,7 +302,10 @@ def topic_configs_of(arguments: argparse.Namespace) -> dict[str, dict[str, str]]
         try:
             text = Path(text).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise UsageError(f"--topic-config {text}: {error}") from error
+            raise UsageError(
+                f"--topic-config {text}: {reason_text(error)}. Remedy: name a file that this user may read, or give "
+                "JSON {topic: {key: value}}"
+            ) from error
     return read_topic_configs(text)
 
 

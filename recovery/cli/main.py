@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
             near = get_close_matches(str(value), map(str, action.choices or ()), n=1)
-            if near:
+            if near and near[0][0].isalpha():  # no release is near to another one
                 error.message += f"; is {near[0]} meant?"
             raise
 

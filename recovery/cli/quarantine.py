@@ -13,6 +13,7 @@ from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_progress_argument,
     add_verbosity_arguments,
+    kept_quarantine_dir,
     log_dirs_of,
     properties_of,
     verbosity_of,
@@ -210,7 +211,9 @@ def _refuse_missing(log_dir: str, quarantine_dir: str | None) -> None:
     from recovery.read.file_system import is_folder
 
     if not any(is_folder(path) for path in (log_dir, *quarantine_roots(log_dir, quarantine_dir))):
-        raise UsageError(f"{log_dir}: no such log dir, and nothing in quarantine from it")
+        raise UsageError(
+            f"{log_dir}: no such log dir, and nothing in quarantine from it. Remedy: check the path"
+        )
 
 
 def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
@@ -226,7 +229,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
             refuse_relative(log_dir, "log.dirs", "--log-dirs")
     if not log_dirs:
         raise UsageError("no log dir given")
-    return list(dict.fromkeys(map(absolute, log_dirs))), quarantine_place(arguments.quarantine_dir)
+    return list(dict.fromkeys(map(absolute, log_dirs))), quarantine_place(kept_quarantine_dir(arguments))
 
 
 def _seconds(text: str) -> int:

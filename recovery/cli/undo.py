@@ -12,6 +12,7 @@ from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_progress_argument,
     add_verbosity_arguments,
+    kept_quarantine_dir,
     log_dirs_of,
     properties_of,
     verbosity_of,
@@ -29,8 +30,8 @@ examples:
 
 exit codes:
   0  done, or nothing to take back
-  1  usage or I/O error; after an I/O error start again to resume, unless only the report could not be written:
-     then the undo is done, and the next one takes back the run before
+  1  usage or I/O error; after an I/O error start again to resume, unless only the report could not be written: \
+then the undo is done, and the next one takes back the run before
   3  a log dir is locked, or has changed since its recovery; nothing was changed
   129, 130, 143  interrupted; start again to resume
 """
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             dirs = find_broker_dirs(
                 log_dirs_of(arguments),
                 properties_of(arguments).values,
-                quarantine_dir=arguments.quarantine_dir,
+                quarantine_dir=kept_quarantine_dir(arguments),
             )
             with open_tally(arguments.progress, "Taking back", "changes") as tally:
                 undone = undo(

@@ -120,6 +120,8 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
     path = absolute(quarantine_dir)
     if is_there(path) and not is_folder(path):
         raise UsageError(f"--quarantine-dir {path}: not a folder. Remedy: choose another place")
+    if not is_folder(above := nearest(path)):
+        raise UsageError(f"--quarantine-dir {path}: {above} is not a folder. Remedy: choose another place")
     return path
 
 
@@ -170,8 +172,9 @@ def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, 
             if not is_folder(path):
                 if may_be_missing:
                     continue
+                fault = "not a folder" if is_there(path) else "no such log dir"
                 raise UsageError(
-                    f"{path}: no such log dir. Remedy: check the path, and that its file system is mounted"
+                    f"{path}: {fault}. Remedy: check the path, and that its file system is mounted"
                 )
             status = os.stat(path)
         except OSError:

@@ -224,7 +224,7 @@ class _Listing:
             pass  # nobody may write there
         elif not os.access(self._log_dir, os.W_OK):
             detail = "the user that recover runs as may not write there: it could not carry out the plan"
-            remedy = f"run it as {self._user.name}, or as root"
+            remedy = f"run it as {self._user.name}{', or as root' if self._user.uid else ''}"
             self._notes.append(Problem(file=self._log_dir, rule="access", detail=detail, remedy=remedy))
         elif not self._gives_away:
             self._problems += owner_problems(self._log_dir, self._stat)

@@ -109,8 +109,8 @@ def refuse_interrupted_recovery(log_dir: str, root: str) -> None:
     """
     if (journal := _journal_of_recovery(root)) is not None:
         raise UnsafeError(
-            f"{log_dir}: its recovery was interrupted ({journal}). Nothing was changed. Remedy: first take back "
-            "what was done since with another --quarantine-dir, let recover finish this one, then undo"
+            f"{log_dir}: its recovery was interrupted ({journal}). Nothing was changed. Remedy: let recover "
+            "finish it, then undo; but first take back what was done since with another --quarantine-dir, if anything"
         )
 
 

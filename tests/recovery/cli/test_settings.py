@@ -442,9 +442,24 @@ class TestNotes:
         done = recover_dirs(sample.log_dirs, "--topic-config", configs)
         assert done.exit_code == 1
         assert_one_line(
-            done, "index.interval.bytes=x", '--topic-config \'{"TOPIC": {"index.interval.bytes": ...}}\''
+            done, "--topic-config, topic old-v0: index.interval.bytes=x: expected", "; correct it"
         )
-        assert "--property" not in done.stderr
+        assert "override" not in done.stderr
+
+    def test_an_option_is_no_remedy_for_itself(self, sample: Sample) -> None:
+        done = recover_dirs(sample.log_dirs, "--property", "log.segment.bytes=1k")
+        assert done.exit_code == 1
+        assert_one_line(done, "--property: log.segment.bytes=1k: expected", "; correct it")
+        assert "override" not in done.stderr
+
+    @pytest.mark.parametrize("named", ["/nowhere.json", "/", "[]"])
+    def test_a_file_that_cannot_be_read_is_said_in_words(self, named: str, sample: Sample) -> None:
+        done = recover_dirs(sample.log_dirs, "--topic-config", named)
+        assert done.exit_code == 1
+        assert_one_line(
+            done, f"--topic-config {named}: ", "Remedy: name a file that this user may read, or give"
+        )
+        assert "Errno" not in done.stderr
 
     @pytest.mark.parametrize(
         "configs",

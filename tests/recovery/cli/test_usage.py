@@ -28,7 +28,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["restore"], ["restore", "recover"]),
         (["recover"], ["--config", "--log-dirs"]),
         (["recover", "--log-dirs", ""], ["log dir"]),
-        (["recover", "--log-dirs", ","], ["no log dir given"]),
+        (["recover", "--log-dirs", ","], ["--log-dirs: no log dir is named. Remedy: "]),
         (
             ["archive", "copy", "--output", "/nowhere"],
             ["archive copy needs -c/--config FILE or --log-dirs A,B"],
@@ -369,20 +369,48 @@ def test_a_process_starts_no_thread_of_numpys_and_ends_without_a_last_collection
         assert shown[2] == "True"
 
 
-@pytest.mark.parametrize("options", [(), ("--quarantine-dir", "/elsewhere")])
-def test_an_undo_that_finds_nothing_says_where_it_has_looked(
-    tmp_path: Path, options: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_an_undo_that_finds_nothing_says_where_it_has_looked(tmp_path: Path, is_elsewhere: bool) -> None:
     sample = unpack("intact", tmp_path)
-    done = run("undo", "-c", sample.config, *options)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = run("undo", "-c", sample.config, *(("--quarantine-dir", elsewhere) if is_elsewhere else ()))
     assert done.exit_code == 0
     where = (
-        "only in /elsewhere"
-        if options
+        f"only in {elsewhere}"
+        if is_elsewhere
         else "next to it and inside it; a recovery with --quarantine-dir needs"
     )
     for line, log_dir in zip(done.stdout.splitlines(), sample.log_dirs, strict=True):
         assert line.startswith(f"{log_dir}: nothing to take back (looked {where}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("undo",), ("undo", "--dry-run"), ("quarantine", "list"), ("quarantine", "purge", "--all")],
+)
+def test_a_misspelled_quarantine_is_not_an_empty_one(tmp_path: Path, command: tuple[str, ...]) -> None:
+    sample = unpack("intact", tmp_path)
+    done = run(*command, "-c", sample.config, "--quarantine-dir", tmp_path / "spair")
+    assert done.exit_code == 1
+    assert_one_line(done, f"--quarantine-dir {tmp_path / 'spair'}: no such folder. Remedy: name the one")
+
+
+def test_a_log_dir_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "d").write_text("")
+    for command in ("recover", "verify", "estimate", "undo"):
+        done = run(command, "--log-dirs", tmp_path / "d")
+        assert done.exit_code == 1
+        assert_one_line(done, f"{tmp_path / 'd'}: not a folder. Remedy: check the path")
+
+
+@pytest.mark.parametrize("command", [("recover",), ("recover", "--dry-run")])
+def test_quarantine_below_a_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    sample = unpack("intact", tmp_path)
+    (tmp_path / "file").write_text("mine")
+    done = run(*command, "-c", sample.config, "--quarantine-dir", tmp_path / "file" / "q")
+    assert done.exit_code == 1
+    assert_one_line(done, f"--quarantine-dir {tmp_path}/file/q: {tmp_path}/file is not a folder. Remedy: ")
 
 
 @pytest.mark.parametrize("command", [("recover",), ("recover", "--dry-run"), ("undo",)])
@@ -398,6 +426,7 @@ def test_places_where_no_quarantine_can_be(tmp_path: Path, command: tuple[str, .
     deep = tmp_path.joinpath(*["log-dirs-of-a-broker"] * 12)
     deep.mkdir(parents=True)
     shutil.move(sample.log_dirs[0], deep / "d1")
+    (tmp_path / "quarantine").mkdir()
     done = run(*command, "--log-dirs", deep / "d1", "--quarantine-dir", tmp_path / "quarantine")
     assert done.exit_code == 1
     assert_one_line(done, "would have a name of more than 255 bytes. Remedy: leave the option out")
@@ -447,6 +476,15 @@ def test_what_is_near_to_a_wrong_word_is_named(words, meant, capsys):
         main(words)
     assert ended.value.code == 1
     assert meant in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("release", ["4.2", "44"])
+def test_no_release_is_near_to_another_one(release, capsys):
+    with pytest.raises(SystemExit):
+        main(["recover", "--log-dirs", "x", "--release", release])
+    said = capsys.readouterr().err
+    assert "'4.3', '4.4'" in said
+    assert "meant?" not in said
 
 
 def test_without_a_command_the_commands_are_listed(capsys):

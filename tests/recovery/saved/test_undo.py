@@ -470,7 +470,9 @@ class TestRefused:
     def test_a_recovery_that_is_not_finished(self, samples: list[Sample], tmp_path: Path) -> None:
         victim = state_of(samples[0], "torn first segment", tmp_path)
         assert killed_at(40, lambda: recover(samples[0], [victim.log_dir], thread_count=1))
-        with pytest.raises(UnsafeError, match=r"interrupted \(.*/journal\).*let recover finish this one"):
+        with pytest.raises(
+            UnsafeError, match=r"interrupted \(.*/journal\).*let recover finish it, then undo"
+        ):
             undo([str(victim.log_dir)])
 
     def test_what_is_no_journal_is_no_interrupted_recovery(self, victim: Victim) -> None:
