@@ -8,7 +8,7 @@ from typing import Any
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.starting_release import starting_release
-from recovery.broker.topic_configs import TopicConfigs, without_effect
+from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
 from recovery.check.options import VerifyOptions
 from recovery.check.report import VerifyReport
 from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
@@ -64,7 +64,7 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
     metadata_first = (absolute(broker.metadata_log_dir), *dirs.log_dirs)
     metadata, place = look_for_metadata(metadata_first)
     if metadata is None:
-        texts += (f"{place}: which topics are compacted is not known, so gaps in the offsets are not judged",)
+        texts += (f"{place}: gaps in the offsets are judged only in topics that {TOPIC_CONFIG_OPTION} names",)
     remarks = [Remark(text=text, level="warning") for text in texts]
     identity = identify(metadata_first, node_id=broker.node_id, metadata_log_dir=None)
     release = starting_release(options.release, metadata, identity.node_id)

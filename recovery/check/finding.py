@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from recovery.errors import reason_text
 from recovery.printable import printable
 
 Severity = Literal["damage", "unchecked", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""The worst first."""
 
 _RESTORE = "copy the partition from another replica, or restore the file from a backup"
 _NEXT_RECOVERY = "none by hand: `recover`, or the broker's own recovery, cuts it"
@@ -271,11 +273,10 @@ class FileVerdict:
     @property
     def first(self) -> Finding | None:
         """The worst finding; of several, the first by position."""
-        order = {"damage": 0, "unchecked": 1, "note": 2}
         return min(
             self.findings,
             key=lambda finding: (
-                order[finding.severity],
+                SEVERITIES.index(finding.severity),
                 -1 if finding.position is None else finding.position,
             ),
             default=None,
@@ -320,6 +321,11 @@ def unreadable(file: str, error: OSError) -> Finding:
     return Finding(
         file=file, position=None, rule="unreadable", detail=reason_text(error), severity="unchecked"
     )
+
+
+def badness(finding: Finding) -> tuple[int, bool]:
+    """Return a key to sort by, the worst first: data that only a copy brings back before what a broker rebuilds."""
+    return SEVERITIES.index(finding.severity), finding.remedy != _RESTORE
 
 
 def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.broker.starting_release import StartingRelease
-from recovery.check.finding import FileVerdict
+from recovery.check.finding import SEVERITIES, FileVerdict, badness
 from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text, count_text
 
-_MOST_NOTES = 20
+_MOST_LINES = 20
+"""About findings of one severity."""
 _MOST_ALIKE = 3
-"""Notes that differ in the file alone, and are listed each."""
+"""Findings that differ in the file alone, and are listed each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,22 +137,27 @@ class VerifyReport:
         """Return the report for people: what is damaged, what could not be read, notes and a summary.
 
         Args:
-            verbosity: -1: damage and what could not be read alone; 0: notes that say the same of many files are one
-                line; 1: all are there.
+            verbosity: -1: damage and what could not be read alone; 0: the worst first, and what is the same of many
+                files, or too long for a screen, is counted; 1: all are there.
         """
-        lines: list[str] = []
-        notes: dict[tuple[str, str], list[str]] = {}
-        for log_dir in self.log_dirs:
-            if log_dir.error is not None:
-                lines.append(f"NOT CHECKED {printable(log_dir.log_dir)}: {printable(log_dir.error)}")
-            for file in log_dir.files:
-                for finding, line in zip(file.findings, file.lines(), strict=True):
-                    if finding.severity == "note":
-                        notes.setdefault((finding.rule, finding.detail), []).append(line)
-                    else:
-                        lines.append(line)
+        lines = [
+            f"NOT CHECKED {printable(log_dir.log_dir)}: {printable(log_dir.error)}"
+            for log_dir in self.log_dirs
+            if log_dir.error is not None
+        ]
+        told = [
+            (finding, line)
+            for file in self.files
+            for finding, line in zip(file.findings, file.lines(), strict=True)
+        ]
+        told.sort(key=lambda one: badness(one[0]))
+        for severity in SEVERITIES if verbosity >= 0 else SEVERITIES[:-1]:
+            alike: dict[tuple[str, str], list[str]] = {}
+            for finding, line in told:
+                if finding.severity == severity:
+                    alike.setdefault((finding.rule, finding.detail), []).append(line)
+            lines += _alike_lines(alike.values(), is_each=verbosity > 0)
         if verbosity >= 0:
-            lines += _note_lines(notes.values(), is_each=verbosity > 0)
             lines += [f"note: {printable(note.text)}" for note in self.notes]
             lines += self._summary()
         return "\n".join(lines)
@@ -177,18 +183,18 @@ class VerifyReport:
         return lines
 
 
-def _note_lines(notes: Iterable[list[str]], *, is_each: bool) -> list[str]:
-    """Return lines for *notes*, those together that say the same of several files."""
+def _alike_lines(groups: Iterable[list[str]], *, is_each: bool) -> list[str]:
+    """Return the lines of *groups*, each of which says the same of several files."""
     if is_each:
-        return [line for alike in notes for line in alike]
+        return [line for alike in groups for line in alike]
     lines = []
-    for alike in notes:
+    for alike in groups:
         lines += alike[: 1 if len(alike) > _MOST_ALIKE else _MOST_ALIKE]
         if len(alike) > _MOST_ALIKE:
             lines.append(f"    the same of {count_text(len(alike) - 1, 'more file')} (-v lists them)")
-    if len(lines) > _MOST_NOTES:
+    if len(lines) > _MOST_LINES:
         lines = [
-            *lines[:_MOST_NOTES],
-            f"... {count_text(len(lines) - _MOST_NOTES, 'more line')} (-v lists them)",
+            *lines[:_MOST_LINES],
+            f"... {count_text(len(lines) - _MOST_LINES, 'more line')} (-v lists them)",
         ]
     return lines

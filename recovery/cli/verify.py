@@ -72,7 +72,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     add_reading_arguments(settings)
     parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
     add_watching_arguments(parser, served="progress")
-    add_verbosity_arguments(parser, "each note")
+    add_verbosity_arguments(parser, "each finding, also where many files have the same")
     parser.set_defaults(run=run, command="verify")
 
 
