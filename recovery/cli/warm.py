@@ -13,8 +13,8 @@ _EPILOG = """\
 examples:
   kafka-log-recovery warm --kernel-cache /var/cache/kafka-log-recovery
 
-In an image or a package, as root. Every user then finds the kernels there, on machines with the same type of CPU; on
-others they are compiled once more.
+In an image or a package, as root. Every user then finds the kernels there,
+on machines with the same type of CPU; on others they are compiled once more.
 
 exit codes:
   0  all kernels are there

@@ -134,8 +134,10 @@ def _reasons(partition: PartitionReport) -> Sequence[str]:
 
 def _why(partition: PartitionReport) -> tuple[str, ...]:
     """Return why a log was left alone, in words that are the same for others with the same problem."""
-    if partition.problems:
-        return tuple(f"{problem.detail}. Remedy: {problem.remedy}" for problem in partition.problems)
+    if partition.problems:  # several files may have the same
+        return tuple(
+            dict.fromkeys(f"{problem.detail}. Remedy: {problem.remedy}" for problem in partition.problems)
+        )
     return tuple(reason.replace(_path(partition), "...") for reason in partition.reasons)
 
 

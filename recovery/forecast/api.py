@@ -244,7 +244,7 @@ def _metadata(dirs: Sequence[str], texts: list[str]) -> ClusterMetadata | None:
     """Return what the metadata log says, None if there is none or it cannot be read; *texts* get remarks on it."""
     metadata, place = look_for_metadata(dirs)
     if metadata is None:
-        texts.append(f"{place}: the settings are those of the properties alone, and Kafka's defaults")
+        texts.append(f"{place}: the settings are those given to this command, and Kafka's defaults")
     elif (size_bytes := _log_bytes(place)) >= _NOTABLE_METADATA_BYTES:
         texts.append(f"before its other logs a node reads {place}, {bytes_text(size_bytes)}, at each start")
     return metadata

@@ -182,7 +182,7 @@ class EstimateReport:
         problems = [f"PROBLEM {one.log_dir}: {problem}" for one in self.log_dirs for problem in one.problems]
         if len(problems) > _MOST_PROBLEMS:
             others = len(problems) - _MOST_PROBLEMS
-            problems = [*problems[:_MOST_PROBLEMS], f"... {others} more problems (--format json has all)"]
+            problems = [*problems[:_MOST_PROBLEMS], f"... {others:,} more problems (--format json has all)"]
         return [*unread, *problems]
 
     def _total_lines(self) -> list[str]:
@@ -194,7 +194,7 @@ class EstimateReport:
         logs = sum(one.log_count for one in self.log_dirs)
         lines = [
             f"A restart now has to recover {bytes_text(self.size_bytes)} in "
-            f"{count_text(self.segment_count, 'segment')} of {count_text(to_recover, 'log')} ({logs} in all)."
+            f"{count_text(self.segment_count, 'segment')} of {count_text(to_recover, 'log')} ({logs:,} in all)."
         ]
         if self.tool_s is None or self.broker is None:
             return [*lines, "How long that takes is not known: nothing was sampled."]
@@ -244,7 +244,7 @@ def _log_dir_line(one: LogDirEstimate) -> str:
         state = "shut down cleanly" if one.had_clean_shutdown else "stopped, not cleanly"
     line = (
         f"{one.log_dir} ({state}): {bytes_text(one.size_bytes)} in {count_text(one.segment_count, 'segment')}, "
-        f"{one.logs_to_recover} of {count_text(one.log_count, 'log')}, {count_text(one.threads, 'thread')}"
+        f"{one.logs_to_recover:,} of {count_text(one.log_count, 'log')}, {count_text(one.threads, 'thread')}"
     )
     if not one.segment_count or one.tool_s is None or one.broker is None:
         return line

@@ -190,7 +190,10 @@ class SpaceLedger:
                 self._hold(partition, needs)
             elif any(self._is_reserved(device) for device, *_ in needs):
                 return None
-        return tuple(_too_little(path, needed, free) for path, needed, free in short)
+        return tuple(
+            _too_little(path, needed, free) if path == partition else _too_little_beside(path, needed, free)
+            for path, needed, free in short
+        )
 
     def _hold(self, partition: str, needs: Iterable[tuple[int, str, int, int]]) -> None:
         self._held[partition] = [(device, needed, returned) for device, _, needed, returned in needs]
@@ -282,4 +285,14 @@ def _too_little(path: str, needed: int, free: int) -> Problem:
         detail=f"needs {needed:,} bytes for indexes, snapshots and quarantine, {max(free, 0):,} free (a 4.x broker "
         "that meets a full disk empties the segment that it recovers)",
         remedy="make room on this file system, or put quarantine on another one (--quarantine-dir)",
+    )
+
+
+def _too_little_beside(path: str, needed: int, free: int) -> Problem:
+    """Return the problem of quarantine with a file system of its own, which the log dir's says nothing of."""
+    return Problem(
+        file=path,
+        rule="space",
+        detail=f"quarantine needs {needed:,} bytes on the file system of {path}, {max(free, 0):,} free",
+        remedy="make room there, or put quarantine on another one (--quarantine-dir)",
     )

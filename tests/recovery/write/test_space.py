@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -231,6 +232,17 @@ def test_a_partition_that_does_not_fit_is_left_as_it_is(dry_run: bool, tmp_path:
     assert "bytes for indexes, snapshots and quarantine, 4,096 free" in partition.reasons[0]
     assert {path: at for path, at in footprint(log.log_dir).items() if path.startswith("t-0")} == found
     assert not (log.log_dir / MARKER).exists()
+
+
+def test_a_full_file_system_of_the_quarantine_is_named(tmp_path: Path, monkeypatch) -> None:
+    log = make_log(tmp_path / "d")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as spare:
+        if os.stat(spare).st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("needs two file systems")
+        monkeypatch.setattr(space, "free_bytes", lambda path: BLOCK if path.startswith(spare) else 1 << 30)
+        report = recover(sample_of(log), [log.log_dir], dry_run=True, quarantine_dir=spare)
+    (reason,) = report.partitions[0].reasons
+    assert f"on the file system of {spare}, 4,096 free. Remedy: make room there" in reason
 
 
 def test_a_dry_run_says_what_is_needed_in_all(tmp_path: Path) -> None:
