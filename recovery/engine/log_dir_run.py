@@ -129,7 +129,7 @@ class LogDirRun:
         if isinstance(error, InterruptedRecoveryError):
             done_count, total_count = len(self._queue.results), len(self._inventory.tasks)
             return self._ended_early(
-                "interrupted", f"{error}; {done_count} of {total_count} logs done so far"
+                "interrupted", f"{error}; {done_count:,} of {total_count:,} logs done so far"
             )
         raise error
 
@@ -355,9 +355,9 @@ class LogDirRun:
         return cuts
 
     def _offline(self, error: OSError) -> LogDirReport:
-        self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
+        self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=error_text(error)))
         failed = failed_reports(self._inventory, self._queue.results, error, self._queue.read_so_far)
-        return self._ended_early("offline", str(error), failed)
+        return self._ended_early("offline", error_text(error), failed)
 
     def _ended_early(
         self,

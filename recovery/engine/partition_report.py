@@ -8,7 +8,7 @@ from types import MappingProxyType
 from recovery.engine.loss import loss_text
 from recovery.engine.report import PartitionReport, Status
 from recovery.engine.segment_news import ReadSoFar
-from recovery.errors import PartitionRefusedError
+from recovery.errors import PartitionRefusedError, error_text
 from recovery.load.model import LogBounds, PartitionOutcome, PartitionTask, RemovalKind
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import PartitionPlan, RemoveFile, SaveFile, action_words
@@ -121,7 +121,7 @@ def failed_reports(
                 scanned_bytes=so_far.scanned_bytes,
                 recovered_segments=so_far.recovered_segments,
                 recovered_bytes=so_far.recovered_bytes,
-                reasons=(f"the log dir went offline: {error}",),
+                reasons=(f"the log dir went offline: {error_text(error)}",),
             )
 
 

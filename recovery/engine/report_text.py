@@ -26,6 +26,7 @@ PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
 """How much is said: `-q`, without an option, `-v`, `-vv`."""
 _MOST_LOGS = 20
 """Logs of one kind of problem that are listed; the others are counted, unless more is asked for."""
+_UNFINISHED = ("offline", "interrupted")
 _NUMBER = re.compile(r"\d+(?:,\d{3})*")
 _MOST_NAMED = 3
 """Names in a line about several logs."""
@@ -350,13 +351,22 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
             options += f" --quarantine-dir {shlex.quote(place)}"
         this = "this puts it back" if run_count == 1 else f"this, {run_count} times, puts it back run by run"
         yield f"what was cut or replaced is kept; {this}: kafka-log-recovery undo {options}"
+    unfinished = [one for one in report.log_dirs if one.status in _UNFINISHED]
+    if not report.dry_run and any(one.actions for log_dir in unfinished for one in log_dir.partitions):
+        of = ", ".join(one.log_dir for one in unfinished)
+        yield f"{of}: what was cut or replaced is kept; undo puts it back once the same command has finished"
     if report.signal_exit_code is not None and not report.dry_run:
         yield "interrupted: the same command goes on where this run ended"
 
 
 def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None, int]]:
-    """Yield (log dir, given folder for quarantine, count of runs) where this run or unreported ones kept something."""
+    """Yield (log dir, given folder for quarantine, count of runs) where this run or unreported ones kept something.
+
+    An `undo` refuses what a recovery has not finished.
+    """
     for log_dir in report.log_dirs:
+        if log_dir.status in _UNFINISHED and not report.dry_run:
+            continue
         folders = {cut.quarantine for cut in log_dir.earlier_cuts}
         # Of a mere hand-off undo would take back the run before as well
         if not report.dry_run and (log_dir.repairs or any(one.actions for one in log_dir.partitions)):

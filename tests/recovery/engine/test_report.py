@@ -481,3 +481,19 @@ class TestExitCode:
     @pytest.mark.parametrize("code", [130, 143])
     def test_a_signal_comes_first(self, code: int) -> None:
         assert dataclasses.replace(FULL, signal_exit_code=code).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [("offline", "/d2/u-0: Input/output error"), ("interrupted", "")]
+)
+def test_no_undo_is_offered_of_what_is_not_finished(status: str, error: str) -> None:
+    """It would be refused: the journal is still there."""
+    unfinished = log_dir(
+        TRUNCATED, path="/d2", status=status, marker=False, error=error, quarantine="/d2.quarantine/1"
+    )
+    finished = log_dir(TRUNCATED, quarantine="/d1.quarantine/1")
+    lines = report(finished, unfinished).to_text().splitlines()
+    assert [line for line in lines if " is kept" in line] == [
+        "what was cut or replaced is kept; this puts it back: kafka-log-recovery undo --log-dirs /d1",
+        "/d2: what was cut or replaced is kept; undo puts it back once the same command has finished",
+    ]
