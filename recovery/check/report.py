@@ -165,6 +165,8 @@ class VerifyReport:
     def _summary(self) -> list[str]:
         lines = []
         for log_dir in self.log_dirs:
+            if log_dir.error is not None:
+                continue
             state = "locked by a broker or a recovery" if log_dir.is_live else "stopped"
             if not log_dir.is_live:
                 state += " cleanly" if log_dir.had_clean_shutdown else ", not cleanly"

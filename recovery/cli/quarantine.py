@@ -202,7 +202,8 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
             ),
         )
     except OSError as error:  # one disk may be gone: what lies on the others is still listed
-        return LogDirListing(log_dir=log_dir, places=roots, error=error_text(error))
+        remedy = ". Remedy: run this as a user who may read it" if isinstance(error, PermissionError) else ""
+        return LogDirListing(log_dir=log_dir, places=roots, error=error_text(error) + remedy)
 
 
 def _refuse_missing(log_dir: str, quarantine_dir: str | None) -> None:

@@ -197,9 +197,7 @@ class Engine:
         """Leave out the log dirs whose lock fails with an I/O error. Kafka: LogManager.lockLogDirs."""
         for log_dir, error in self._locks.offline.items():
             if log_dir not in self._log_dirs:
-                is_denied = isinstance(error.error, PermissionError)
-                remedy = ". Remedy: let this user write there" if is_denied else ""
-                raise UnsafeError(f"metadata.log.dir cannot be locked. Nothing was changed: {error}{remedy}")
+                raise UnsafeError(f"metadata.log.dir cannot be locked. Nothing was changed: {error}")
             self._offline[log_dir] = error
 
     def _open_journals(self) -> int:
@@ -404,7 +402,7 @@ class Engine:
                 had_clean_shutdown=False,
                 marker=reported_marker(log_dir),
                 partitions=(),
-                error=str(offline.error),
+                error=error_text(offline.error),
                 problems=offline.problems,
                 repairs=self._repairs.get(log_dir, ()),
                 earlier_cuts=untold_in(log_dir),

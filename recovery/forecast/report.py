@@ -188,6 +188,10 @@ class EstimateReport:
     def _total_lines(self) -> list[str]:
         if not self.segment_count:
             read = [one for one in self.log_dirs if one.error is None]
+            if len(read) < len(self.log_dirs):
+                return [
+                    "A restart has nothing to recover in what could be read; of the rest that is not known."
+                ]
             why = ": shut down cleanly" if read and all(one.had_clean_shutdown for one in read) else ""
             return [f"A restart now has nothing to recover{why}."]
         to_recover = sum(one.logs_to_recover for one in self.log_dirs)

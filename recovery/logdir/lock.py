@@ -28,6 +28,7 @@ from recovery.errors import LogDirLockedError, LogDirOfflineError
 from recovery.logdir.listing import mount_problems
 from recovery.logdir.user import give_to_owner_of
 from recovery.logdir.work_lock import WorkLocks
+from recovery.problem import Problem
 from recovery.read.file_system import look_at, naming, open_file
 from segfmt.filenames import LOCK_FILE
 
@@ -114,8 +115,9 @@ class LogDirLocks:
             descriptor = open_file(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644)
         except OSError as error:
             if not (isinstance(error, FileNotFoundError) and not create):
-                problems = mount_problems(log_dir) if error.errno == errno.EROFS else ()
-                self.offline[log_dir] = LogDirOfflineError(log_dir, error, problems=problems)
+                self.offline[log_dir] = LogDirOfflineError(
+                    log_dir, error, problems=_lock_problems(log_dir, error)
+                )
             return True
         try:
             # A dry run needs no write permission: a shared lock is refused, too, while a broker holds its own.
@@ -175,6 +177,17 @@ def _has_name(descriptor: int, path: str) -> bool:
     named = look_at(path)
     with naming(path):
         return named is not None and os.path.samestat(named, os.fstat(descriptor))
+
+
+def _lock_problems(log_dir: str, error: OSError) -> Iterable[Problem]:
+    """Return why the lock of *log_dir* cannot be opened, if more is known than the *error*."""
+    if error.errno == errno.EROFS:
+        return mount_problems(log_dir)
+    if isinstance(error, PermissionError):
+        detail = f"the user that runs this may not lock it: {LOCK_FILE}: {error.strerror}"
+        remedy = "run this as the broker's user, or as root"
+        return (Problem(file=log_dir, rule="access", detail=detail, remedy=remedy),)
+    return ()
 
 
 def _lock_file(descriptor: int, kind: int) -> bool:

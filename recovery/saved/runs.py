@@ -282,6 +282,7 @@ def _manifest_of(folder: int) -> Manifest:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.EINVAL):
             return read_manifest(())
+        error.filename = os.path.join(name_of(folder), MANIFEST)
         raise
     return read_manifest(lines_of(descriptor, name_of(descriptor)))
 

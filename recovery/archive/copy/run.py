@@ -40,7 +40,7 @@ from recovery.archive.copy.progress import CopyProgress
 from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
 from recovery.archive.stores.stores import is_within, open_store
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
-from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError, reason_text
+from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError, error_text, reason_text
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
@@ -101,7 +101,7 @@ def copy(
     with LogDirLocks(writable) as locks:
         for log_dir, error in locks.offline.items():
             run.warnings.append(
-                f"{log_dir}: it cannot be locked, see to it that no broker uses it: {error.error}"
+                f"{log_dir}: it cannot be locked, see to it that no broker uses it: {error_text(error.error)}"
             )
         run.warnings += [text for log_dir in there for text in _interrupted(log_dir)]
         return run.run()

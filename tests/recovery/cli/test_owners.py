@@ -93,6 +93,32 @@ def modes(root: Path) -> dict[str, int]:
     }
 
 
+def test_what_is_roots_is_refused_in_words(sample: Sample) -> None:
+    """Whoever is not the broker's user is told whom to be, by what locks, undoes, and lists."""
+    give_away(sample.root, 0, 0)
+    for path in (sample.root, *sample.root.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    done = run_as_brokers_user(sample)
+    assert done.exit_code == 1
+    for log_dir in done.report["logDirs"]:
+        (problem,) = log_dir["problems"]
+        assert (log_dir["status"], problem["rule"]) == ("offline", "access")
+        assert problem["remedy"] == "run this as the broker's user, or as root"
+    assert "Errno" not in done.stdout
+    assert recover(sample).exit_code == 0
+    for manifest in sample.root.glob("*.quarantine/*/manifest.jsonl"):
+        manifest.chmod(0o600)
+    ask = {"command": (sys.executable, "-c", AS_BROKERS_USER, str(sample.log_dirs[0])), "cwd": "/"}
+    undone = run("undo", "-c", sample.config, **ask)
+    assert undone.exit_code == 3
+    assert_one_line(undone, "Nothing was changed: ", "Remedy: run this as the broker's user, or as root")
+    listed = run("quarantine", "list", "-c", sample.config, **ask)
+    assert listed.exit_code == 1
+    for line, log_dir in zip(listed.stdout.splitlines(), sample.log_dirs, strict=True):
+        assert line.startswith(f"{log_dir}: cannot be looked at: {log_dir}.quarantine/")
+        assert line.endswith("/manifest.jsonl: Permission denied. Remedy: run this as a user who may read it")
+
+
 def test_all_that_root_writes_belongs_to_the_brokers_user(sample: Sample) -> None:
     replaced = max(sample.root.glob("d?/late-0/*.timeindex"))
     os.chmod(replaced, 0o600)

@@ -300,6 +300,20 @@ def test_a_log_dir_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.Monke
     assert report.to_text().startswith(f"NOT READ {bad}: ")
 
 
+def test_what_cannot_be_read_is_not_nothing_to_recover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = unpack("crashed", tmp_path)
+
+    def denied(path: Any) -> Any:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    lines = estimate(sample).to_text().splitlines()
+    assert "A restart has nothing to recover in what could be read; of the rest that is not known." in lines
+    assert not any("nothing to recover" in line for line in lines if "could be read" not in line)
+
+
 def test_what_would_keep_a_broker_from_starting_comes_first(tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)
     first = sample.log_dirs[0]
