@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -38,6 +37,7 @@ from tests.damage.edge_cases import BASES, Log, segment
 from tests.logs.edge_log import sample_of
 from tests.logs.samples import MARKER, unpack
 from tests.runs.driving import footprint, log_bytes, lost_batches, recover
+from tests.servers.file_systems import tmpfs
 from tests.servers.machine import MOUNTS, needs
 
 BLOCK = 4096
@@ -234,13 +234,11 @@ def test_a_partition_that_does_not_fit_is_left_as_it_is(dry_run: bool, tmp_path:
     assert not (log.log_dir / MARKER).exists()
 
 
-def test_a_full_file_system_of_the_quarantine_is_named(tmp_path: Path, monkeypatch) -> None:
+@needs(MOUNTS)
+def test_a_full_file_system_of_the_quarantine_is_named(tmp_path: Path) -> None:
     log = make_log(tmp_path / "d")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as spare:
-        if os.stat(spare).st_dev == os.stat(tmp_path).st_dev:
-            pytest.skip("needs two file systems")
-        monkeypatch.setattr(space, "free_bytes", lambda path: BLOCK if path.startswith(spare) else 1 << 30)
-        report = recover(sample_of(log), [log.log_dir], dry_run=True, quarantine_dir=spare)
+    with tmpfs(tmp_path / "spare", size="4k") as spare:
+        report = recover(sample_of(log), [log.log_dir], dry_run=True, quarantine_dir=str(spare))
     (reason,) = report.partitions[0].reasons
     assert f"on the file system of {spare}, 4,096 free. Remedy: make room there" in reason
 
