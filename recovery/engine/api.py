@@ -41,7 +41,6 @@ from recovery.watch.events import Observer, Remark
 from segfmt.errors import FormatError
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, CLUSTER_METADATA_FOLDER, CLUSTER_METADATA_TOPIC
 
-_AS_ANOTHER_USER = "run this as the broker's user, or as root"
 _MOST_NAMED = 5
 
 
@@ -277,7 +276,7 @@ def _metadata(
         folder = find_metadata_folder(dirs)
     except OSError as error:
         if isinstance(error, PermissionError):
-            remedy = f"{_AS_ANOTHER_USER}, or {remedy}"
+            remedy = f"{AS_BROKERS_USER}, or {remedy}"
         why = f"the topics' settings are in the metadata log, which cannot be read. Remedy: {remedy}"
         unreadable(error_text(error), why)
         return None

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Collection, Iterable
 from types import TracebackType
 
-from recovery.errors import LogDirLockedError, LogDirOfflineError
+from recovery.errors import AS_BROKERS_USER, LogDirLockedError, LogDirOfflineError
 from recovery.logdir.listing import mount_problems
 from recovery.logdir.user import give_to_owner_of
 from recovery.logdir.work_lock import WorkLocks
@@ -185,8 +185,7 @@ def _lock_problems(log_dir: str, error: OSError) -> Iterable[Problem]:
         return mount_problems(log_dir)
     if isinstance(error, PermissionError):
         detail = f"the user that runs this may not lock it: {LOCK_FILE}: {error.strerror}"
-        remedy = "run this as the broker's user, or as root"
-        return (Problem(file=log_dir, rule="access", detail=detail, remedy=remedy),)
+        return (Problem(file=log_dir, rule="access", detail=detail, remedy=AS_BROKERS_USER),)
     return ()
 
 
