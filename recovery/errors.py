@@ -134,7 +134,7 @@ INTERRUPTED_EXIT_CODES = frozenset({129, 130, 143})
 class InterruptedRecoveryError(RecoveryError):
     """SIGTERM, SIGINT or SIGHUP: what was begun is finished, the rest is left to the next run."""
 
-    def __init__(self, signal_number: int, next_step: str = "start again to resume") -> None:
+    def __init__(self, signal_number: int, next_step: str = "start again") -> None:
         super().__init__(f"interrupted by signal {signal_number}: {next_step}")
         self.signal_number = signal_number
 

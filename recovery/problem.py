@@ -94,7 +94,7 @@ class Problem:
         }
 
     def __str__(self) -> str:
-        at = "" if self.position is None else f" at byte {self.position}"
+        at = "" if self.position is None else f" at byte {self.position:,}"
         return f"{self.file}{at}: {self.detail}. Remedy: {self.remedy}"
 
 

@@ -198,6 +198,20 @@ REMEDIES: dict[Rule, str] = {
 }
 """What to do, by rule."""
 
+_OF_RECORDS = frozenset(
+    {rule for rule, remedy in REMEDIES.items() if remedy == _RESTORE}
+    | {
+        "lying-marker",
+        "missing-object",
+        "manifest",
+        "chunk",
+        "missing-segment",
+        "missing-folder",
+        "archive-gap",
+    }
+)
+"""Rules by which records are lost, or may be."""
+
 OF_COPIES: frozenset[Rule] = frozenset({"missing-file", "changed-file"})
 """Rules by which a file is not the one that was copied; by itself, and beside its log, it may be sound."""
 
@@ -309,7 +323,7 @@ def finding_line(path: str, document: Mapping[str, Any]) -> str:
         path: the path of the file or object.
         document: what `Finding.to_json` returns; a missing "flushed" means true.
     """
-    at = "" if document["position"] is None else f" at byte {document['position']}"
+    at = "" if document["position"] is None else f" at byte {document['position']:,}"
     label = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}[document["severity"]]
     flushed = "" if document.get("flushed", True) else " (not flushed yet)"
     remedy = "" if document["severity"] == "note" else f" Remedy: {document['remedy']}."
@@ -323,9 +337,9 @@ def unreadable(file: str, error: OSError) -> Finding:
     )
 
 
-def badness(finding: Finding) -> tuple[int, bool]:
-    """Return a key to sort by, the worst first: data that only a copy brings back before what a broker rebuilds."""
-    return SEVERITIES.index(finding.severity), finding.remedy != _RESTORE
+def badness(severity: Severity, rule: Rule) -> tuple[int, bool]:
+    """Return a key to sort by, the worst first: records that only a copy brings back before what can be rebuilt."""
+    return SEVERITIES.index(severity), rule not in _OF_RECORDS
 
 
 def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:

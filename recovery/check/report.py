@@ -150,7 +150,7 @@ class VerifyReport:
             for file in self.files
             for finding, line in zip(file.findings, file.lines(), strict=True)
         ]
-        told.sort(key=lambda one: badness(one[0]))
+        told.sort(key=lambda one: badness(one[0].severity, one[0].rule))
         for severity in SEVERITIES if verbosity >= 0 else SEVERITIES[:-1]:
             alike: dict[tuple[str, str], list[str]] = {}
             for finding, line in told:

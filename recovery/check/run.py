@@ -385,7 +385,7 @@ class VerifyRun:
         checked_dir.batch_count += sum(result.batch_count for result in partition.results)
         worst = [finding for finding in findings if finding.severity != "note"]
         for finding in worst:
-            position = "" if finding.position is None else f" at byte {finding.position}"
+            position = "" if finding.position is None else f" at byte {finding.position:,}"
             text = f"{finding.file}{position}: {finding.rule}: {finding.detail}"
             self._notify(
                 Remark(text=text, level="error", log_dir=checked_dir.log_dir, partition=partition.folder.name)

@@ -302,7 +302,7 @@ class _SegmentCheck:
             self._result.is_whole = False
             self._reading.on_bytes(self._end - position)
             return None
-        self._find(position, rule, f"{detail}; sound batches follow at byte {next_position}")
+        self._find(position, rule, f"{detail}; sound batches follow at byte {next_position:,}")
         self._skip(next_position)
         self._reading.on_bytes(next_position - position)
         if self._result.pieces and not self._result.pieces[-1].is_broken:

@@ -10,7 +10,7 @@ from typing import Any
 
 from recovery.archive.check.tally import Tally
 from recovery.archive.check.unended_runs import UnendedRun
-from recovery.archive.check.verdict_rows import lines_of
+from recovery.archive.check.verdict_rows import badness_of, lines_of
 from recovery.archive.layouts.walk import UnlistedPrefix
 from recovery.check.finding import Finding, finding_line
 from recovery.printable import printable
@@ -113,7 +113,7 @@ class ArchiveReport:
             notes = [f"note: {printable(note.text)}" for note in self.notes]
             return "\n".join([self._interrupted_line(), *notes, *self._unended_lines()])
         tally = self.tally
-        lines = [line for row in self.objects for line in lines_of(row)]
+        lines = [line for row in sorted(self.objects, key=badness_of) for line in lines_of(row)]
         lines += [
             finding_line(finding.file, finding.to_json()) for finding in self._of_metadata(is_note=False)
         ]

@@ -12,7 +12,7 @@ from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.trust import DERIVED
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
-from recovery.check.finding import OF_COPIES, Finding, finding_line
+from recovery.check.finding import OF_COPIES, SEVERITIES, Finding, badness, finding_line
 from recovery.printable import printable
 
 if TYPE_CHECKING:
@@ -230,6 +230,14 @@ def sound_table(logs_by_partition: Sequence[tuple[PartitionPrefix, SoundLogs]]) 
     }
     columns = [values_by_name.get(field.name, pa.nulls(total, field.type)) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def badness_of(row: dict[str, Any]) -> tuple[int, bool]:
+    """Return the key of an object's row to sort by, the worst first."""
+    is_derived = row["kind"] in _REBUILT_KINDS
+    keys = (badness(finding["severity"], finding["rule"]) for finding in row["findings"])
+    severity, is_rebuilt = min(keys, default=(len(SEVERITIES), True))
+    return severity, is_rebuilt or is_derived
 
 
 def lines_of(row: dict[str, Any]) -> list[str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.tally import Tally
 
 
-def row(key: str, severity: str, **fields: object) -> dict[str, object]:
-    finding = {"rule": "overlap", "severity": severity, "position": None, "detail": "x", "remedy": "y"}
-    return {"key": key, "rebuilt": None, "findings": [finding]} | fields
+def row(
+    key: str, severity: str, *, rule: str = "overlap", kind: str = "log", **fields: object
+) -> dict[str, object]:
+    finding = {"rule": rule, "severity": severity, "position": None, "detail": "x", "remedy": "y"}
+    return {"key": key, "kind": kind, "rebuilt": None, "findings": [finding]} | fields
 
 
 def test_notes_are_counted_and_listed_without_an_output() -> None:
@@ -53,3 +56,16 @@ def test_an_interrupted_recover_in_place_names_where_the_replaced_objects_are() 
     report.has_begun_rebuilding, report.saved_objects = True, 52
     assert "; objects that it copied to q/1 before replacing them in the archive: 52" in report.to_text()
     assert json.loads(report.to_json())["savedObjects"] == 52
+
+
+def test_lost_records_come_first_and_what_is_rebuilt_or_was_not_checked_after_them() -> None:
+    report = ArchiveReport(command="verify", url="a", layout="plain")
+    report.objects = [
+        row("t-0/1.index", "damage", rule="orphan-index", kind="index"),
+        row("t-0/2.log", "unchecked", rule="unreadable", kind="log"),
+        row("t-0/3.index", "damage", rule="missing-object", kind="index"),
+        row("t-0/4.log", "damage", rule="checksum", kind="log"),
+        row("t-0/5.log", "damage", rule="missing-segment", kind="log"),
+    ]
+    names = re.findall(r"t-0/([\w.]+)", report.to_text(-1))
+    assert names == ["4.log", "5.log", "1.index", "3.index", "2.log"]
