@@ -273,7 +273,11 @@ def _partition(
     segments, unusable = _segments(store, layout, planned, lineage, copied)
     reasons += unusable
     if remote is not None and remote.cut_off is not None:
-        reasons.append(f"segment {remote.cut_off[0].start_offset}: {remote.cut_off[1]}")
+        segment, why = remote.cut_off
+        reasons.append(
+            f"segment {segment.start_offset}: {why}. Remedy: let its leader go on copying, or restore it from a copy "
+            "of that leader's log dir"
+        )
     gaps: list[str] = []
     warnings: list[str] = []
     end = None
