@@ -17,7 +17,7 @@ from recovery.archive.copy.listing import PARTIAL_SUFFIX
 from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
-from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.broker_view import BrokerView, RemoteLog
 from recovery.archive.records.read_request import PlannedSegments
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
@@ -263,21 +263,11 @@ def _partition(
     remote = None if broker is None or not layout.is_tiered else broker.remote_log(where)
     reasons = _wrong_files(store, copied, objects, walked)
     if broker is not None and layout.is_tiered:
-        hiding = broker.hiding(where)
-        if hiding is not None:
-            reasons.append(
-                f"what became of its segments is not known: {hiding.file}: {hiding.detail}. {_OTHER_METADATA}"
-            )
+        reasons += _by_metadata(broker, where, remote)
     lineage = None if remote is None else remote.segments
     planned = choose_segments(walked.partition, layout, lineage)
     segments, unusable = _segments(store, layout, planned, lineage, copied)
     reasons += unusable
-    if remote is not None and remote.cut_off is not None:
-        segment, why = remote.cut_off
-        reasons.append(
-            f"segment {segment.start_offset}: {why}. Remedy: let its leader go on copying, or restore it from a copy "
-            "of that leader's log dir"
-        )
     gaps: list[str] = []
     warnings: list[str] = []
     end = None
@@ -325,6 +315,19 @@ def _partition(
         warnings=tuple(warnings),
         reasons=tuple(reasons),
     )
+
+
+def _by_metadata(broker: BrokerView, where: PartitionPrefix, remote: RemoteLog | None) -> Iterator[str]:
+    """Yield why a tiered log cannot be restored, by the metadata topic."""
+    hiding = broker.hiding(where)
+    if hiding is not None:
+        yield f"what became of its segments is not known: {hiding.file}: {hiding.detail}. {_OTHER_METADATA}"
+    if remote is not None and remote.cut_off is not None:
+        segment, why = remote.cut_off
+        yield (
+            f"segment {segment.start_offset}: {why}. Remedy: let its leader go on copying, or restore it from a copy "
+            "of that leader's log dir"
+        )
 
 
 def _remedy(error: OSError | FormatError) -> str:

@@ -38,6 +38,10 @@ _OWN: Final = {
     "remote_delete_lag_segments": ("delete_lag_segments", "Remote segments to be deleted."),
     "remote_log_size_bytes": ("log_size_bytes", "Bytes of the remote segments' logs."),
     "remote_log_metadata_count": ("log_metadata_count", "Remote segments that are known."),
+    "remote_log_size_computation_time_ms": (
+        "log_size_computation_time_ms",
+        "Milliseconds to add up lineage_size_bytes.",
+    ),
     "lineage_size_bytes": ("lineage_size_bytes", "Bytes of the finished segments that belong to the log."),
     "copy_requests": ("copy_requests", "Copies begun, over the life of the metadata topic."),
     "copy_unfinished": ("copy_unfinished", "Copies begun and not finished."),

@@ -264,8 +264,8 @@ def test_the_textfile_has_the_same_figures(archive: TieredArchive, tmp_path: Pat
         file,
     )
     assert done.exit_code == 0
-    same = [line for line in file.read_text().splitlines() if "computationtime" not in line]
-    assert same == [line for line in done.stdout.splitlines() if "computationtime" not in line]
+    same = [line for line in file.read_text().splitlines() if "computation" not in line]
+    assert same == [line for line in done.stdout.splitlines() if "computation" not in line]
     refused = run("archive", "metrics", "--metadata", dirs(archive), "--metrics-textfile", tmp_path)
     assert refused.exit_code == 1
     assert "Remedy: name a file" in refused.stderr

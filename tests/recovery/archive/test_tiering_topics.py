@@ -45,7 +45,7 @@ def options_for(archive: TieredArchive, *more: Path, **configs: dict[str, str]) 
 
 
 def samples_of(text: bytes, label: str) -> list[str]:
-    return [line for line in text.decode().splitlines() if label in line and "computationtime" not in line]
+    return [line for line in text.decode().splitlines() if label in line and "computation" not in line]
 
 
 def test_no_broker_deletes_or_copies_anything_of_a_topic_whose_remote_storage_is_disabled(
