@@ -178,7 +178,8 @@ def why_bounds_are_unknown(log: TieredLog, replica: Replica, told: ToldEnd | Non
     if replica.log_start_offset is None and first > 0:
         return (
             f"{replica.store.url}/{LOG_START_OFFSET_CHECKPOINT}: it has no line for this log, whose first segment "
-            f"begins at {first}: where the log begins is not known. {_OF_ONE_MOMENT}"
+            f"begins at {first}: where the log begins is not known. {_OF_ONE_MOMENT}; if that was killed before it "
+            "wrote the line, let it run for a minute"
         )
     if told is not None and told.end_offset > log.log_end_offset:
         is_late = _is_high_watermark(told)
