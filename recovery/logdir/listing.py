@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from recovery.errors import reason_text
+from recovery.errors import error_text
 from recovery.load.model import FileStat
 from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
 from recovery.plan.actions import TEMPORARY_SUFFIX
@@ -290,6 +290,6 @@ def _unreadable(name: str, denial: PermissionError) -> Problem:
     return Problem(
         file=name,
         rule="access",
-        detail=f"may not be read by the user that recover runs as: {reason_text(denial)}",
+        detail=f"may not be read by the user that recover runs as: {error_text(denial)}",
         remedy="run recover as the broker's user, or as root with all its capabilities",
     )

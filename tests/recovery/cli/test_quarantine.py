@@ -391,7 +391,7 @@ class TestUsage:
         [
             ([], ["ACTION"]),
             (["show"], ["show"]),
-            (["list"], ["quarantine needs", "--log-dirs"]),
+            (["list"], ["quarantine list needs", "--log-dirs"]),
             (["list", "--log-dirs", ""], ["no log dir"]),
             (["list", "--log-dirs", "/nowhere"], ["/nowhere", "no such log dir"]),
             (["list", "-c", "/nowhere/x"], ["/nowhere/x"]),
