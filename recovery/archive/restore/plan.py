@@ -418,8 +418,7 @@ def _logs(planned: PlannedRestore) -> dict[str, int]:
 def _is_alike(planned: PlannedRestore, existing: ExistingLog) -> bool:
     """Return whether a log may have all that would be restored, by its topic, and the names and sizes of its segments.
 
-    A broker may have gone on in the last one, and in others, and
-    may not have deleted yet what is below the log start.
+    A broker may have gone on in the last one, and in others, and may not have deleted yet what is below the log start.
     """
     logs = _logs(planned)
     if existing.topic_id != planned.topic_id or not logs:
