@@ -8,7 +8,6 @@ partition, or all of it.
 
 from __future__ import annotations
 
-import errno
 import os
 import time
 from collections import Counter, defaultdict
@@ -52,7 +51,7 @@ from recovery.load.model import LogSettings
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
 from recovery.quantity import bytes_text, count_text
-from recovery.read.file_system import is_folder, is_read_only, nearest
+from recovery.read.file_system import is_read_only
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
@@ -192,14 +191,7 @@ class _Run:
         )
 
     def _foretell(self, planned: Sequence[PlannedRestore]) -> None:
-        """Take in what a run would do that writes.
-
-        Raises:
-            OSError: the place of quarantine cannot be made.
-        """
-        place = self._target.dirs.quarantine_dir
-        if place is not None and planned and not is_folder(nearest(place)):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+        """Take in what a run would do that writes."""
         for one in planned:
             self._results.append(one.result())
             self._progress.count_aux(one.result())

@@ -22,7 +22,7 @@ from recovery.archive.restore.report import RestoreReport
 from recovery.archive.restore.run import restore
 from recovery.archive.restore.stage import Stage
 from recovery.engine.options import RecoverOptions
-from recovery.errors import UnsafeError
+from recovery.errors import UnsafeError, UsageError
 from recovery.read import opened_log
 from recovery.stop_request import StopRequest
 from recovery.watch.events import (
@@ -206,7 +206,7 @@ def test_a_dry_run_says_that_the_place_of_quarantine_is_none(archive: TieredArch
     (tmp_path / "file").touch()
     for dry_run in (True, False):
         broker = {"dry_run": dry_run, "quarantine_dir": str(tmp_path / "file" / "q")}
-        with pytest.raises(NotADirectoryError):
+        with pytest.raises(UsageError, match=f"{tmp_path / 'file'} is not a folder"):
             restore(options_of(archive, broker=broker))
 
 
