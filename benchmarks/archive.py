@@ -130,7 +130,7 @@ def session(where: str, work_dir: Path) -> Iterator[SparkSession]:
 
 def on_spark(spark: SparkSession, url: str) -> int:
     """Verify the archive at *url*; return its damaged objects."""
-    return archive.check(_options(url), spark=spark).tally.damaged
+    return archive.check(_options(url), spark=spark).summary.damaged
 
 
 def locally(root: Path) -> int:
@@ -141,7 +141,7 @@ def locally(root: Path) -> int:
 
 def in_this_process(url: str) -> int:
     """Verify the archive at *url* in this process; return its damaged objects."""
-    return archive.check(replace(_options(url), cores=_THREADS), engine="process").tally.damaged
+    return archive.check(replace(_options(url), cores=_THREADS), engine="process").summary.damaged
 
 
 def _options(url: str) -> CheckOptions:

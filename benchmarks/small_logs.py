@@ -39,15 +39,15 @@ def on_spark(
             marks["scanned"] = cpu_seconds()
 
     started_s = time.monotonic()
-    tally = archive.check(options, spark=spark, observers=[mark]).tally
+    summary = archive.check(options, spark=spark, observers=[mark]).summary
     end = cpu_seconds()
     return {
         "survey_cpu_s": marks["surveyed"] - marks["start"],
         "scan_cpu_s": marks["scanned"] - marks["surveyed"],
         "fold_cpu_s": end - marks["scanned"],
         "wall_s": time.monotonic() - started_s,
-        "segments": tally.segments,
-        "damaged": tally.damaged,
+        "segments": summary.segments,
+        "damaged": summary.damaged,
     }
 
 

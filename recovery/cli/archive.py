@@ -22,9 +22,8 @@ from recovery.cli.arguments import (
     observer_options,
     properties_of,
     topic_configs_of,
-    verbosity_of,
 )
-from recovery.cli.session import Signals, print_result, watched_signals
+from recovery.cli.session import Signals, print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 
 if TYPE_CHECKING:
@@ -214,11 +213,7 @@ def run_inventory(arguments: argparse.Namespace) -> int:
         signals.forward_to(stop)
         with open_tally(arguments.progress, f"Listing {arguments.archive}", "segments") as tally:
             report = inventory(ArchiveOptions(**_source(arguments)), stop=stop, tally=tally)
-        print_result(
-            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
-            signals,
-            form=arguments.format,
-        )
+        print_report(report, arguments, signals)
     return report.exit_code
 
 
@@ -241,11 +236,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if arguments.remote is not None:
                 atexit._clear()  # Spark's client would call its server, which may be the reason for the wait
             return error.signal_exit_code
-        print_result(
-            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
-            signals,
-            form=arguments.format,
-        )
+        print_report(report, arguments, signals)
     return report.exit_code
 
 

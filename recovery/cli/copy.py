@@ -15,9 +15,8 @@ from recovery.cli.arguments import (
     observer_options,
     properties_of,
     thread_count,
-    verbosity_of,
 )
-from recovery.cli.session import print_result, watched_signals
+from recovery.cli.session import print_report, watched_signals
 
 if TYPE_CHECKING:
     from recovery.archive.copy.options import CopyOptions
@@ -81,11 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments)
         with open_observers(observer_options(arguments), process=process) as observers:
             report = copy(options, observers=observers, stop=stop)
-        print_result(
-            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
-            signals,
-            form=arguments.format,
-        )
+        print_report(report, arguments, signals)
     return report.exit_code
 
 

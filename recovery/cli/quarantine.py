@@ -16,7 +16,6 @@ from recovery.cli.arguments import (
     kept_quarantine_dir,
     log_dirs_of,
     properties_of,
-    verbosity_of,
 )
 from recovery.errors import UsageError, error_text
 from recovery.printable import printable
@@ -111,19 +110,18 @@ def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Run `quarantine list` and return its exit code."""
-    from recovery.cli.session import print_result
+    from recovery.cli.session import print_report
     from recovery.watch.tally import open_tally
 
     with open_tally(arguments.progress, "Reading what is in quarantine", "files") as tally:
         listing = _listing(arguments, tally)
-    text = listing.to_json() if arguments.format == "json" else listing.to_text(verbosity_of(arguments))
-    print_result(text, form=arguments.format)
+    print_report(listing, arguments)
     return listing.exit_code
 
 
 def run_purge(arguments: argparse.Namespace) -> int:
     """Run `quarantine purge` and return its exit code."""
-    from recovery.cli.session import print_result
+    from recovery.cli.session import print_report
     from recovery.saved.purge import purge
     from recovery.saved.report import PurgeReport
     from recovery.watch.tally import open_tally
@@ -145,8 +143,7 @@ def run_purge(arguments: argparse.Namespace) -> int:
     if arguments.run_name is not None and not any(log_dir_purge.runs for log_dir_purge in purged):
         raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
     report = PurgeReport(dry_run=arguments.dry_run, log_dirs=purged)
-    text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
-    print_result(text, form=arguments.format)
+    print_report(report, arguments)
     return report.exit_code
 
 

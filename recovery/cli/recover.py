@@ -20,9 +20,8 @@ from recovery.cli.arguments import (
     observer_options,
     properties_of,
     topic_configs_of,
-    verbosity_of,
 )
-from recovery.cli.session import Signals, print_result, watched_signals
+from recovery.cli.session import Signals, print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
@@ -141,12 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        is_json = arguments.format == "json"
-        if print_result(
-            report.to_json() if is_json else report.to_text(verbosity_of(arguments)),
-            signals,
-            form=arguments.format,
-        ):
+        if print_report(report, arguments, signals):
             _acknowledge(report)
     if report.exit_code == 2 and arguments.exit_zero_on_truncation:
         return 0

@@ -19,9 +19,8 @@ from recovery.cli.arguments import (
     observer_options,
     properties_of,
     topic_configs_of,
-    verbosity_of,
 )
-from recovery.cli.session import print_result, watched_signals
+from recovery.cli.session import print_report, watched_signals
 from recovery.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,11 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments)
         with open_observers(observer_options(arguments), process=process) as observers:
             report = restore(options, observers=observers, stop=stop)
-        print_result(
-            report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments)),
-            signals,
-            form=arguments.format,
-        )
+        print_report(report, arguments, signals)
     return report.exit_code
 
 

@@ -13,17 +13,36 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
+from recovery.cli.arguments import verbosity_of
 from recovery.cli.wrapping import for_terminal
 from recovery.errors import InterruptedRecoveryError, RecoveryError
 
 if TYPE_CHECKING:
+    import argparse
+
     from recovery.stop_request import StopRequest
 
 
 _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 """Errors of fsync(2) on a pipe, a terminal or a device."""
+
+
+class Report(Protocol):
+    """What a command has to say."""
+
+    def to_json(self) -> str:
+        """Return all of it for a program."""
+
+    def to_text(self, verbosity: int, /) -> str:
+        """Return it for a person, as much as *verbosity* asks for."""
+
+
+def print_report(report: Report, arguments: argparse.Namespace, signals: Signals | None = None) -> bool:
+    """Print *report* as `--format`, `-q` and `-v` in *arguments* ask for, as `print_result`."""
+    text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
+    return print_result(text, signals, form=arguments.format)
 
 
 def print_result(text: str, signals: Signals | None = None, *, form: str = "text") -> bool:

@@ -19,7 +19,7 @@ from recovery.cli.arguments import (
     topic_configs_of,
     verbosity_of,
 )
-from recovery.cli.session import print_parts, print_result, watched_signals
+from recovery.cli.session import print_parts, print_report, print_result, watched_signals
 from recovery.errors import UsageError
 from recovery.printable import printable
 from recovery.read.file_system import is_there
@@ -134,10 +134,9 @@ def run_metrics(arguments: argparse.Namespace) -> int:
         if arguments.format == "prometheus":
             for warning in report.warnings:
                 print(f"kafka-log-recovery: {printable(warning)}", file=sys.stderr)  # noqa: T201 - no place for it among the metrics
-            text = metrics_text(report).decode().removesuffix("\n")
+            print_result(metrics_text(report).decode().removesuffix("\n"), signals, form=arguments.format)
         else:
-            text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
-        print_result(text, signals, form=arguments.format)
+            print_report(report, arguments, signals)
     return report.exit_code
 
 

@@ -19,9 +19,8 @@ from recovery.cli.arguments import (
     observer_options,
     properties_of,
     topic_configs_of,
-    verbosity_of,
 )
-from recovery.cli.session import Signals, print_result, watched_signals
+from recovery.cli.session import Signals, print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
@@ -84,8 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was checked", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        text = report.to_json() if arguments.format == "json" else report.to_text(verbosity_of(arguments))
-        print_result(text, signals, form=arguments.format)
+        print_report(report, arguments, signals)
     return report.exit_code
 
 

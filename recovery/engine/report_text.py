@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from recovery.engine.loss import amount_text, loss_text, lost_offsets, total_text
 from recovery.load.model import Cut
-from recovery.logdir.quarantine_place import given_place
+from recovery.logdir.undo_command import undo_commands
 from recovery.quantity import bytes_text, count_text, exact_bytes_text
 from recovery.watch.phases import PhaseTime
 
@@ -345,12 +342,8 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
     if repairable:
         all_problems = count_text(len(report.problems), "problem")
         yield f"{repairable:,} of {all_problems} can be repaired: recover --repair moves files away"
-    for (place, run_count), kept in groupby(_kept_places(report), key=lambda it: it[1:]):
-        options = f"--log-dirs {shlex.quote(','.join(log_dir for log_dir, *_ in kept))}"
-        if place is not None:
-            options += f" --quarantine-dir {shlex.quote(place)}"
-        this = "this puts it back" if run_count == 1 else f"this, {run_count} times, puts it back run by run"
-        yield f"what was cut or replaced is kept; {this}: kafka-log-recovery undo {options}"
+    for command in undo_commands(_kept_runs(report), "puts it back"):
+        yield f"what was cut or replaced is kept; {command}"
     unfinished = [one for one in report.log_dirs if one.status in _UNFINISHED]
     if not report.dry_run and any(one.actions for log_dir in unfinished for one in log_dir.partitions):
         of = ", ".join(one.log_dir for one in unfinished)
@@ -359,11 +352,12 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
         yield "interrupted: the same command goes on where this run ended"
 
 
-def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None, int]]:
-    """Yield (log dir, given folder for quarantine, count of runs) where this run or unreported ones kept something.
+def _kept_runs(report: RecoveryReport) -> dict[str, set[str]]:
+    """Return by log dir the folders of runs where this one or unreported ones kept something.
 
     An `undo` refuses what a recovery has not finished.
     """
+    kept: dict[str, set[str]] = {}
     for log_dir in report.log_dirs:
         if log_dir.status in _UNFINISHED and not report.dry_run:
             continue
@@ -371,5 +365,5 @@ def _kept_places(report: RecoveryReport) -> Iterator[tuple[str, str | None, int]
         # Of a mere hand-off undo would take back the run before as well
         if not report.dry_run and (log_dir.repairs or any(one.actions for one in log_dir.partitions)):
             folders.add(log_dir.quarantine)
-        places = Counter(given_place(log_dir.log_dir, folder) for folder in folders if folder)
-        yield from ((log_dir.log_dir, place, count) for place, count in places.items())
+        kept[log_dir.log_dir] = {folder for folder in folders if folder}
+    return kept

@@ -98,7 +98,7 @@ class SparkEngine:
         lowest = (
             found.repartition(1)
             .selectExpr("*", "row_number() OVER (PARTITION BY kind ORDER BY key) AS place")
-            .where(f"kind = '{tasks.TALLY}' OR place <= {MOST_OBJECTS}")
+            .where(f"kind = '{tasks.SUMMARY}' OR place <= {MOST_OBJECTS}")
         )
         with self._job():
             results = lowest.collect()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from recovery.archive.check.kept_scans import KeptScanError, keep_scans, read_scans
-from recovery.archive.check.tally import Tally
+from recovery.archive.check.summary import Summary
 from recovery.archive.engine.engine import RunPlan
 from recovery.archive.engine.tasks import Tasks
 from recovery.archive.engine.verdicts import FoldResult
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, value binary"
 REBUILD_DDL = "prefix string, work binary"
 FOLD_DDL = "kind string, key string, payload string"
-TALLY, OBJECT, NOTED = "tally", "object", "noted"
+SUMMARY, OBJECT, NOTED = "summary", "object", "noted"
 """The kinds of rows that the fold returns: counts, and objects by key."""
 
 
@@ -75,12 +75,12 @@ def rebuild(plan: RunPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def fold(plan: RunPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fold sorted rows; yield bad objects and a tally, and keep all verdicts in the output."""
+    """Fold sorted rows; yield bad objects and a summary, and keep all verdicts in the output."""
     prepare_worker()
     tasks = Tasks(plan)
     result = tasks.take(tasks.judge(batches_to_rows(batches)), task=_task_number())
-    counts = {"tally": result.tally.to_json(), OBJECT: result.objects.total, NOTED: result.noted.total}
-    yield _batch(kind=[TALLY], key=[""], payload=[json.dumps(counts)])
+    counts = {"summary": result.summary.to_json(), OBJECT: result.objects.total, NOTED: result.noted.total}
+    yield _batch(kind=[SUMMARY], key=[""], payload=[json.dumps(counts)])
     for kind, rows in ((OBJECT, result.objects.rows()), (NOTED, result.noted.rows())):
         yield _batch(
             kind=[kind] * len(rows),
@@ -95,8 +95,8 @@ def folded(rows: Iterable[Any]) -> FoldResult:
     lowest = {OBJECT: total.objects, NOTED: total.noted}
     for row in rows:
         payload = json.loads(row["payload"])
-        if row["kind"] == TALLY:
-            total.tally.merge(Tally.from_json(payload["tally"]))
+        if row["kind"] == SUMMARY:
+            total.summary.merge(Summary.from_json(payload["summary"]))
             for kind, counted in lowest.items():
                 counted.add((), total=payload[kind])
         else:

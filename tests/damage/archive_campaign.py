@@ -159,7 +159,7 @@ def false_alarms(archive: TieredArchive, counts: Counter[str]) -> Iterator[str]:
         options = CheckOptions(url=str(root), metadata=metadata[known], **_MODES[mode], **given[settings])
         report, verdicts = run_through(options)
         counts["runs"] += 1
-        counts["segments"] += report.tally.segments
+        counts["segments"] += report.summary.segments
         what = " ".join(filter(None, ("verify", root.name, mode, known, settings)))
         judged = [one.verdict for verdict in verdicts for one in verdict.objects]
         found = [(one.path, finding) for one in judged for finding in one.findings]

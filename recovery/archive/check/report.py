@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recovery.archive.check.tally import Tally
+from recovery.archive.check.summary import Summary
 from recovery.archive.check.unended_runs import UnendedRun
 from recovery.archive.check.verdict_rows import badness_of, lines_of
 from recovery.archive.layouts.walk import UnlistedPrefix
@@ -26,13 +26,13 @@ class ArchiveReport:
 
     Attributes:
         command: verify or recover.
-        tally: all counts.
+        summary: all counts.
         objects: rows of objects that are not sound, or were rebuilt; not all if there are very many.
         left_out: how many of them are not among `objects`.
-        noted: rows of sound objects with notes, of which `tally.notes` has the number.
+        noted: rows of sound objects with notes, of which `summary.notes` has the number.
         known_segments: segments that an earlier run has read and that have not changed.
         metadata_findings: what is wrong with the metadata topic itself, with checkpoints of its log dirs, with copies
-            as such; counted in `tally`.
+            as such; counted in `summary`.
         unlisted: prefixes that could not be listed.
         output: where the results are; None if they were not kept.
         quarantine: where the objects are that were replaced in place; None if nothing is replaced.
@@ -47,7 +47,7 @@ class ArchiveReport:
     command: str
     url: str
     layout: str
-    tally: Tally = field(default_factory=Tally)
+    summary: Summary = field(default_factory=Summary)
     objects: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
     noted: list[dict[str, Any]] = field(default_factory=list)
@@ -70,9 +70,9 @@ class ArchiveReport:
         """129, 130 or 143, 4, 2 or 0: the first that applies; see docs/reference/exit-codes.md."""
         if self.signal_number:
             return 128 + self.signal_number
-        if self.unlisted or self.tally.unchecked:
+        if self.unlisted or self.summary.unchecked:
             return 4
-        left = self.tally.unsettled if self.command == "recover" else self.tally.damaged
+        left = self.summary.unsettled if self.command == "recover" else self.summary.damaged
         return 2 if left else 0
 
     def to_json(self) -> str:
@@ -91,7 +91,7 @@ class ArchiveReport:
             "unendedRuns": [unended.to_json() for unended in self.unended_runs],
             "logsOnly": self.is_logs_only,
             "knownSegments": self.known_segments,
-            "summary": self.tally.to_json(),
+            "summary": self.summary.to_json(),
             "notes": [note.to_json() for note in self.notes],
             "metadataFindings": [
                 {"place": finding.file} | finding.to_json() for finding in self.metadata_findings
@@ -112,7 +112,7 @@ class ArchiveReport:
         if self.signal_number:
             notes = [f"note: {printable(note.text)}" for note in self.notes]
             return "\n".join([self._interrupted_line(), *notes, *self._unended_lines()])
-        tally = self.tally
+        summary = self.summary
         lines = [line for row in sorted(self.objects, key=badness_of) for line in lines_of(row)]
         lines += [
             finding_line(finding.file, finding.to_json()) for finding in self._of_metadata(is_note=False)
@@ -130,20 +130,20 @@ class ArchiveReport:
             return "\n".join(lines)
         reused = f", {self.known_segments:,} of them known from an earlier run" if self.known_segments else ""
         lines.append(
-            f"{printable(self.url)} ({self.layout}): {count_text(tally.partitions, 'partition')}, "
-            f"{count_text(tally.segments, 'segment')}{reused}, {count_text(tally.batches, 'batch', 'batches')}, "
-            f"{bytes_text(tally.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
+            f"{printable(self.url)} ({self.layout}): {count_text(summary.partitions, 'partition')}, "
+            f"{count_text(summary.segments, 'segment')}{reused}, {count_text(summary.batches, 'batch', 'batches')}, "
+            f"{bytes_text(summary.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
         )
-        rebuilt = f", {tally.rebuilt:,} rebuilt" if self.command == "recover" else ""
+        rebuilt = f", {summary.rebuilt:,} rebuilt" if self.command == "recover" else ""
         kind = "logs (nothing else was checked)" if self.is_logs_only else "objects"
         lines.append(
-            f"{tally.objects:,} {kind}: {tally.valid:,} sound, {tally.damaged:,} damaged, "
-            f"{tally.unchecked:,} not checked{rebuilt}"
+            f"{summary.objects:,} {kind}: {summary.valid:,} sound, {summary.damaged:,} damaged, "
+            f"{summary.unchecked:,} not checked{rebuilt}"
         )
-        if tally.rules:
-            lines.append(f"by rule: {_counts_text(tally.rules)}")
-        if tally.notes:
-            lines.append(f"notes: {_counts_text(tally.notes)}")
+        if summary.rules:
+            lines.append(f"by rule: {_counts_text(summary.rules)}")
+        if summary.notes:
+            lines.append(f"notes: {_counts_text(summary.notes)}")
         shown = self.noted if verbosity > 0 else self.noted[:_MOST_NOTED_LINES]
         lines += [line for row in shown for line in lines_of(row)]
         lines += [
@@ -153,7 +153,7 @@ class ArchiveReport:
             lines.append("... and more (-v lists them, and --output keeps them all)")
         lines += [f"note: {printable(note.text)}" for note in self.notes]
         lines += self._unended_lines()
-        if self.quarantine is not None and tally.rebuilt:
+        if self.quarantine is not None and summary.rebuilt:
             lines.append(f"objects that were replaced: {printable(self.quarantine)}")
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")

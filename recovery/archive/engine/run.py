@@ -128,7 +128,7 @@ class ArchiveRun:
                 self._survey(spool, report)
                 if spool.partition_count:
                     self._work(spool, report)
-                report.tally.add_places(report.metadata_findings)
+                report.summary.add_places(report.metadata_findings)
         except InterruptedRecoveryError as error:
             report.signal_number = error.signal_number
             if self._output is not None:
@@ -137,7 +137,7 @@ class ArchiveRun:
         if self._output is not None and not report.signal_number:
             with self._explained(report, _NOT_PUBLISHED):
                 self._output.replace(f"{HISTORY}{report.run}/{SUMMARY}", report.to_json().encode())
-                if report.tally.partitions:
+                if report.summary.partitions:
                     publish(self._output, report.run)
                 self._known.remove_unneeded(self._run, is_all=self._goes_through_all(report))
         self._progress.finish(report.exit_code)
@@ -291,7 +291,7 @@ class ArchiveRun:
         total = FoldResult()
         for part in engine.fold():
             total.merge(part)
-        report.tally = total.tally
+        report.summary = total.summary
         report.objects = total.objects.rows()
         report.left_out = total.objects.total - len(report.objects)
         report.noted = total.noted.rows()

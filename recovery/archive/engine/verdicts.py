@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.output import HISTORY, OBJECTS, PARTITIONS
-from recovery.archive.check.tally import Tally
+from recovery.archive.check.summary import Summary
 from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.check.verdict_rows import (
     object_row,
@@ -67,18 +67,18 @@ class FoldResult:
     """What a report needs to know of some partitions.
 
     Attributes:
-        tally: all counts.
+        summary: all counts.
         objects: rows of objects that are not sound, or were rebuilt.
         noted: rows of sound objects with notes.
     """
 
-    tally: Tally = field(default_factory=Tally)
+    summary: Summary = field(default_factory=Summary)
     objects: LowestRows = field(default_factory=lambda: LowestRows(MOST_OBJECTS))
     noted: LowestRows = field(default_factory=lambda: LowestRows(MOST_NOTED))
 
     def merge(self, other: FoldResult) -> None:
         """Add what is known of other partitions."""
-        self.tally.merge(other.tally)
+        self.summary.merge(other.summary)
         self.objects.add(other.objects.rows(), total=other.objects.total)
         self.noted.add(other.noted.rows(), total=other.noted.total)
 
@@ -108,7 +108,7 @@ class Verdicts:
 
     def add(self, partition: PartitionVerdict) -> None:
         """Take the verdict of one partition."""
-        self.result.tally.add(partition)
+        self.result.summary.add(partition)
         objects = [object_row(partition, judged) for judged in partition.objects]
         for row in objects:
             if row["valid"] is not True or row["rebuilt"] is not None:

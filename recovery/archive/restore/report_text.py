@@ -5,12 +5,11 @@ What is the same in many partitions is one line with their number.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from recovery.logdir.quarantine_place import given_place
+from recovery.logdir.undo_command import undo_commands
 from recovery.quantity import bytes_text, count_text, partitions_text
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def text_lines(report: RestoreReport, verbosity: int) -> Iterator[str]:
         yield from (_line(one, report) for one in report.partitions if not _is_left(one))
     yield from map(_log_dir_line, report.log_dirs)
     yield f"{_counts(report)}. {_next(report)}"
-    yield from _ways_back(report)
+    yield from undo_commands({one.log_dir: one.kept_runs for one in report.log_dirs}, "takes it back")
 
 
 def _problems(report: RestoreReport, most: int | None) -> Iterator[str]:
@@ -139,18 +138,3 @@ def _next(report: RestoreReport) -> str:
     if report.exit_code == 0:
         return "Start the broker now."
     return "A broker that is started now begins empty what is not there, or fetches it from other replicas."
-
-
-def _ways_back(report: RestoreReport) -> Iterator[str]:
-    """Yield commands that take back what was done, for log dirs with the same place of quarantine together."""
-    places: dict[tuple[str | None, int], list[str]] = {}
-    for one in report.log_dirs:
-        runs = {one.quarantine, None if one.finished is None else one.finished.quarantine} - {None}
-        for place, count in Counter(given_place(one.log_dir, run) for run in runs if run).items():
-            places.setdefault((place, count), []).append(one.log_dir)
-    for (place, count), log_dirs in places.items():
-        options = f"--log-dirs {shlex.quote(','.join(log_dirs))}"
-        if place is not None:
-            options += f" --quarantine-dir {shlex.quote(place)}"
-        this = "this takes it back" if count == 1 else f"this, {count} times, takes it back run by run"
-        yield f"{this}: kafka-log-recovery undo {options}"

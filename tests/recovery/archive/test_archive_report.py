@@ -7,7 +7,7 @@ import re
 import signal
 
 from recovery.archive.check.report import ArchiveReport
-from recovery.archive.check.tally import Tally
+from recovery.archive.check.summary import Summary
 
 
 def row(
@@ -19,7 +19,7 @@ def row(
 
 def test_notes_are_counted_and_listed_without_an_output() -> None:
     report = ArchiveReport(command="verify", url="a", layout="plain")
-    report.tally = Tally.from_json(Tally(objects=3, valid=3).to_json() | {"notes": {"overlap": 30}})
+    report.summary = Summary.from_json(Summary(objects=3, valid=3).to_json() | {"notes": {"overlap": 30}})
     report.noted = [row(f"t-0/{number}.log", "note") for number in range(30)]
     text = report.to_text()
     assert "\nnotes: overlap 30\n" in text
@@ -45,7 +45,7 @@ def test_an_interrupted_run_counts_nothing() -> None:
 def test_the_place_of_what_was_replaced_is_named() -> None:
     report = ArchiveReport(command="recover", url="a", layout="plain", quarantine="a.quarantine/quarantine/1")
     assert "objects that were replaced" not in report.to_text()
-    report.tally.rebuilt = 1
+    report.summary.rebuilt = 1
     assert "objects that were replaced: a.quarantine/quarantine/1" in report.to_text()
     assert json.loads(report.to_json())["quarantine"] == "a.quarantine/quarantine/1"
 

@@ -183,11 +183,11 @@ def test_what_was_not_chosen_is_not_missing(sample: Sample, tmp_path: Path) -> N
     output = tmp_path / "copy"
     copied(sample, output, topics=("plain",))
     report, _ = run_through(CheckOptions(url=str(output)))
-    assert (report.exit_code, dict(report.tally.rules)) == (0, {})
-    assert report.tally.notes["missing-folder"] == 2  # one for each log dir
+    assert (report.exit_code, dict(report.summary.rules)) == (0, {})
+    assert report.summary.notes["missing-folder"] == 2  # one for each log dir
     assert {one.severity for _, one in inventory(ArchiveOptions(url=str(output))).findings} == {"note"}
     copied(sample, output)
-    assert not run_through(CheckOptions(url=str(output)))[0].tally.notes
+    assert not run_through(CheckOptions(url=str(output)))[0].summary.notes
     copied(sample, output, topics=("plain",))  # the others stay copied
     assert json.loads((output / MANIFEST_KEY).read_text().splitlines()[0])["chosen"] == []
 
@@ -197,7 +197,7 @@ def test_a_folder_that_the_log_dir_did_not_have_stays_missing(sample: Sample, tm
     folder.rename(tmp_path / "lost")
     copied(sample, tmp_path / "copy")
     report, _ = run_through(CheckOptions(url=str(tmp_path / "copy")))
-    assert (report.exit_code, dict(report.tally.rules)) == (4, {"missing-folder": 1})
+    assert (report.exit_code, dict(report.summary.rules)) == (4, {"missing-folder": 1})
 
 
 def test_a_folder_whose_name_is_not_utf8_is_not_listed_and_not_missed(sample: Sample, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_folder_whose_name_is_not_utf8_is_not_listed_and_not_missed(sample: Sa
     (odd / f"{0:020}.log").write_bytes(b"")
     copied(sample, tmp_path / "copy")
     report, _ = run_through(CheckOptions(url=str(tmp_path / "copy")))
-    assert dict(report.tally.rules) == {}
+    assert dict(report.summary.rules) == {}
     assert [one.error for one in report.unlisted] == ["the name of the folder is not UTF-8"]
 
 

@@ -138,7 +138,7 @@ def test_what_no_run_knows_again_is_not_kept(verified: Verified, tmp_path: Path)
     )
     for _ in range(2):
         report = verified.run(files_from=str(listed))
-        assert (report.exit_code, report.tally.segments, report.known_segments) == (0, 5, 0)
+        assert (report.exit_code, report.summary.segments, report.known_segments) == (0, 5, 0)
     assert verified.kept() == set()
 
 

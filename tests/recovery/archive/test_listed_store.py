@@ -66,10 +66,10 @@ def test_what_has_a_size_alone_is_read_again(stored_archive: TieredArchive, tmp_
     data[len(data) // 2] ^= 1
     log.write_bytes(data)
     damaged = archive.check(options, engine="process")
-    assert ("checksum" in sound.tally.rules, sound.known_segments) == (False, 0)
-    assert (damaged.tally.rules["checksum"], damaged.known_segments) == (1, 0)
+    assert ("checksum" in sound.summary.rules, sound.known_segments) == (False, 0)
+    assert (damaged.summary.rules["checksum"], damaged.known_segments) == (1, 0)
     (note,) = [note.text for note in damaged.notes if "ETags" in note.text]
-    assert f"{damaged.tally.segments} segments are read in each run" in note
+    assert f"{damaged.summary.segments} segments are read in each run" in note
 
 
 def test_what_a_list_does_not_name_is_missing(stored_archive: TieredArchive, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def verified(root: Path, **options: object) -> ArchiveReport:
 def test_auto_goes_through_all(mixed: Path) -> None:
     report = verified(mixed)
     assert report.layout == "plain, aiven, local-tiered"
-    assert (report.exit_code, report.tally.partitions, report.tally.segments) == (0, 4, 24)
+    assert (report.exit_code, report.summary.partitions, report.summary.segments) == (0, 4, 24)
     assert report.notes == ()
     listed = inventory(ArchiveOptions(url=str(mixed)))
     assert sorted(topic for topic, _ in listed.topics) == ["events-2024", "made", "tiered"]
@@ -50,7 +50,7 @@ def test_damage_is_found_in_each_and_rebuilt_in_its_layout(mixed: Path, tmp_path
     assert verified(mixed).exit_code == 2
     output = tmp_path / "output"
     report = verified(mixed, rebuilds=True, output=str(output))
-    assert (report.exit_code, report.tally.rebuilt) == (0, 2)
+    assert (report.exit_code, report.summary.rebuilt) == (0, 2)
     rebuilt = [output / "recovered" / report.run / path.relative_to(mixed) for path in indexes]
     assert all(path.exists() for path in rebuilt)
 
@@ -77,7 +77,7 @@ def listed_notes(root: Path, layout: str) -> list[str]:
 
 def test_topics_are_chosen_in_all_of_them(mixed: Path) -> None:
     report = verified(mixed, topics=("tiered",))
-    assert (report.exit_code, report.tally.partitions) == (0, 1)
+    assert (report.exit_code, report.summary.partitions) == (0, 1)
     with pytest.raises(UsageError, match="nosuch"):
         verified(mixed, topics=("nosuch",))
     with pytest.raises(UsageError, match="nosuch"):

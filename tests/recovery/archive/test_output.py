@@ -47,7 +47,7 @@ def rows_of(archive: Path, kind: str = "verdicts") -> list[dict[str, Any]]:
 def test_the_verdicts_are_those_of_the_last_run(is_logs_only: bool, archive: Path) -> None:
     first = checked(archive, is_logs_only=is_logs_only)
     count = len(rows_of(archive))
-    assert count == first.tally.objects
+    assert count == first.summary.objects
     log = sorted(archive.rglob("*.log"))[1]
     log.write_bytes(log.read_bytes()[:-1])
     second = checked(archive, is_logs_only=is_logs_only)
@@ -99,7 +99,7 @@ def test_parts_become_one_file(archive: Path, monkeypatch: pytest.MonkeyPatch) -
     report = checked(archive)
     folder = archive.parent / "output" / "history" / report.run
     assert len(list((folder / "objects").iterdir())) == 2
-    assert len(rows_of(archive)) == report.tally.objects
+    assert len(rows_of(archive)) == report.summary.objects
     assert len(rows_of(archive, "partitions")) == 2
 
 

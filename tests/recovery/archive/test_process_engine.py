@@ -67,9 +67,9 @@ def test_a_killed_run_costs_the_tasks_in_hand(stored_archive: TieredArchive, tmp
         assert process.stdout.readline() == "paused\n"
         process.kill()
     resumed = checked(stored_archive.path, tmp_path / "output")
-    assert 0 < resumed.known_segments < resumed.tally.segments
+    assert 0 < resumed.known_segments < resumed.summary.segments
     fresh = checked(stored_archive.path)
-    assert (resumed.tally, resumed.objects, resumed.noted) == (fresh.tally, fresh.objects, fresh.noted)
+    assert (resumed.summary, resumed.objects, resumed.noted) == (fresh.summary, fresh.objects, fresh.noted)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
@@ -87,7 +87,7 @@ def test_a_signal_ends_it_and_the_next_run_resumes(
     assert first.to_text().startswith(f"INTERRUPTED by signal {int(number)}: nothing is judged yet")
     assert not (tmp_path / "output" / "history").exists()
     second = checked(stored_archive.path, tmp_path / "output")
-    assert 0 < second.known_segments < second.tally.segments
+    assert 0 < second.known_segments < second.summary.segments
     assert second.exit_code == 0
 
 
@@ -117,7 +117,7 @@ def test_gauges_fall_to_nothing(stored_archive: TieredArchive) -> None:
     assert (values.state, values.exit_code) == ("complete", report.exit_code)
     (watched,) = values.log_dirs
     assert watched.remaining_bytes == 0
-    assert watched.finished_segments == watched.segment_count == report.tally.segments
+    assert watched.finished_segments == watched.segment_count == report.summary.segments
     assert watched.scanned_bytes == watched.bytes_total
 
 
@@ -194,7 +194,7 @@ def test_objects_left_out_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
         index.unlink()
     report = checked(archive.root)
     assert len(report.objects) == 2
-    assert report.left_out == report.tally.damaged - 2 > 0
+    assert report.left_out == report.summary.damaged - 2 > 0
 
 
 def test_the_command_line_needs_no_spark(stored_archive: TieredArchive, tmp_path: Path) -> None:

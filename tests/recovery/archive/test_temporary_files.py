@@ -58,7 +58,7 @@ def test_the_next_run_in_place_removes_what_a_killed_one_has_left(
     report = checked(archive)
     assert not left.exists()
     assert f"removed: 1, the first {left.relative_to(archive)}" in report.to_text()
-    assert report.tally.rebuilt == 1
+    assert report.summary.rebuilt == 1
     assert {path for path in archive.rglob("*") if path.is_file()} == set(before)
     assert "removed" not in checked(archive).to_text()
 
@@ -70,7 +70,7 @@ def test_verdicts_are_read_past_a_file_that_was_being_written(tmp_path: Path) ->
     LocalStore(str(tmp_path / "output")).replace(
         "verdicts/.objects.parquet.0123456789abcdef.recovery-tmp", b"half"
     )
-    assert len(pq.read_table(tmp_path / "output" / "verdicts")) == report.tally.objects
+    assert len(pq.read_table(tmp_path / "output" / "verdicts")) == report.summary.objects
 
 
 def test_a_link_leads_no_removal_out_of_the_archive(tmp_path: Path) -> None:

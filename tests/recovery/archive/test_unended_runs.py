@@ -73,7 +73,7 @@ def test_the_next_run_tells_of_one_that_did_not_end(archive: Path, monkeypatch: 
     (folder,) = Path(f"{archive}.quarantine", "quarantine").iterdir()
     count = len([path for path in folder.rglob("*") if path.is_file()])
     report = recovered(archive)
-    assert report.tally.rebuilt == _DAMAGED - count
+    assert report.summary.rebuilt == _DAMAGED - count
     (unended,) = json.loads(report.to_json())["unendedRuns"]
     assert unended == {"run": folder.name, "quarantine": str(folder), "objects": count}
     assert f"note: run {folder.name} did not end" in report.to_text()
@@ -83,7 +83,7 @@ def test_the_next_run_tells_of_one_that_did_not_end(archive: Path, monkeypatch: 
 
 
 def test_a_run_that_ended_is_not_told_of(archive: Path) -> None:
-    assert recovered(archive).tally.rebuilt == _DAMAGED
+    assert recovered(archive).summary.rebuilt == _DAMAGED
     report = recovered(archive)
     assert report.unended_runs == ()
     assert "did not end" not in report.to_text()

@@ -118,6 +118,6 @@ def test_what_copies_lack_is_said_and_counted_as_not_checked(sample: Sample, tmp
     report, _ = run_through(CheckOptions(url=str(archive)))
     line = "NOT CHECKED d2/plain-0/: missing-folder: it was copied, and is not there. Remedy: copy the folder as well"
     assert line in report.to_text()
-    tally = report.tally
-    assert (tally.unchecked, tally.rules["missing-folder"]) == (1, 1)
-    assert tally.objects == tally.valid + tally.damaged + tally.unchecked
+    summary = report.summary
+    assert (summary.unchecked, summary.rules["missing-folder"]) == (1, 1)
+    assert summary.objects == summary.valid + summary.damaged + summary.unchecked

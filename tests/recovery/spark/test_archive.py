@@ -158,8 +158,8 @@ def test_spark_finds_and_rebuilds_what_one_process_does(
     assert verdict_rows(report) == verdict_rows(expected)
     assert tree_of(recovered_in(output)) == tree_of(recovered_in(expected.output))
     assert report.exit_code == 2
-    assert report.tally.rebuilt > 5
-    assert report.tally.notes
+    assert report.summary.rebuilt > 5
+    assert report.summary.notes
 
 
 def test_plain_copies_and_aivens_objects_are_judged_as_by_one_process(
@@ -183,8 +183,8 @@ def test_plain_copies_and_aivens_objects_are_judged_as_by_one_process(
     assert verdict_rows(report) == verdict_rows(here)
     assert tree_of(recovered_in(output)) == tree_of(recovered_in(here.output))
     assert {report.layout, report.exit_code} == {"plain, aiven", 4}
-    assert report.tally.rebuilt
-    assert report.tally.damaged > 20
+    assert report.summary.rebuilt
+    assert report.summary.damaged > 20
 
 
 def test_without_an_output_everything_goes_through_spark(
@@ -211,12 +211,12 @@ def test_a_second_run_reads_what_is_new_alone_whichever_engine_made_the_first(
     data[-1] ^= 1
     changed.write_bytes(data)
     second = run(other, root, output, topic_configs)
-    assert second.known_segments == first.tally.segments - 1
+    assert second.known_segments == first.summary.segments - 1
     known = {(row["key"], row["detail"]) for row in first.objects}
     new = [row["key"] for row in second.objects if (row["key"], row["detail"]) not in known]
     assert new == [str(changed.relative_to(root))]
     objects = pq.read_table(output / "verdicts", filters=[("kind", "=", "log")])
-    assert objects.num_rows == first.tally.segments
+    assert objects.num_rows == first.summary.segments
     assert (output / "history" / first.run / "summary.json").exists()
 
 
@@ -241,7 +241,7 @@ def test_in_place_everything_is_kept(
     assert {row["key"] for row in again.objects} == {
         row["key"] for row in report.objects if row["rebuilt"] is None and row["valid"] is not True
     }
-    assert again.tally.rebuilt == 0
+    assert again.summary.rebuilt == 0
     assert tree_of(root) == after
 
 

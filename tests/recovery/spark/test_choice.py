@@ -40,7 +40,7 @@ def is_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_small_archive_is_checked_here(stored_archive: TieredArchive) -> None:
-    assert checked(stored_archive.path).tally.segments == 206
+    assert checked(stored_archive.path).summary.segments == 206
 
 
 @pytest.mark.usefixtures("is_large")
@@ -49,7 +49,7 @@ def test_a_large_one_is_sparks(stored_archive: TieredArchive, monkeypatch: pytes
     with pytest.raises(SparkChosenError):
         checked(stored_archive.path)
     report = checked(stored_archive.path, engine="process")
-    assert report.tally.segments == 206
+    assert report.summary.segments == 206
     assert report.notes == ()
 
 
@@ -64,7 +64,7 @@ def test_without_spark_a_large_one_is_checked_here_and_a_note_says_so(
     else:
         hide(package, monkeypatch)
     report = checked(stored_archive.path)
-    assert report.tally.segments == 206
+    assert report.summary.segments == 206
     (note,) = report.notes
     reason = "there is no Java" if package == "java" else f"the package {package} is not installed"
     assert note.text.startswith("206 segments, ")
@@ -106,7 +106,7 @@ def test_a_session_on_this_machine_is_no_reason(
     local_spark: SparkSession, stored_archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A notebook has one all the time; one on a cluster is there to be used."""
-    assert checked(stored_archive.path).tally.segments == 206
+    assert checked(stored_archive.path).summary.segments == 206
     assert not choice._is_within_cluster()
     monkeypatch.setattr(type(local_spark.conf), "get", lambda *_: "spark://host:7077")
     assert choice._is_within_cluster()

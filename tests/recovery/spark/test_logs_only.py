@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recovery.archive.check.report import ArchiveReport
-from recovery.archive.check.tally import Tally
+from recovery.archive.check.summary import Summary
 from recovery.archive.check.verdict_rows import object_row
 from recovery.cli.main import main
 from recovery.spark import archive
@@ -50,13 +50,13 @@ def test_spark_finds_what_one_process_does(local_spark: SparkSession, damaged: P
         for one in verdict.objects
         if one.verdict.is_valid is not True
     ]
-    tally = Tally()
+    summary = Summary()
     for verdict in verdicts:
-        tally.add(verdict)
+        summary.add(verdict)
     report = checked(local_spark, damaged, logs_only=True)
     assert report.objects == sorted(expected, key=lambda row: row["key"])
     assert len(report.objects) > 5
-    assert report.tally == tally
+    assert report.summary == summary
     assert report.exit_code == 2
     assert " logs (nothing else was checked): " in report.to_text()
     assert json.loads(report.to_json())["logsOnly"] is True
@@ -91,8 +91,8 @@ def test_what_was_read_is_not_read_again(local_spark: SparkSession, damaged: Pat
     data[-1] ^= 1
     changed.write_bytes(data)
     second = checked(local_spark, damaged, output, logs_only=True)
-    assert second.known_segments == first.tally.segments - 1
-    assert second.tally.batches < first.tally.batches + 1
+    assert second.known_segments == first.summary.segments - 1
+    assert second.summary.batches < first.summary.batches + 1
     new = [row["key"] for row in second.objects if row not in first.objects]
     assert new == [str(changed.relative_to(damaged))]
     rows = pq.read_table(output / "verdicts").to_pylist()
@@ -103,9 +103,9 @@ def test_what_was_read_is_not_read_again(local_spark: SparkSession, damaged: Pat
     whole = checked(local_spark, damaged, output)
     assert whole.known_segments == 0
     third = checked(local_spark, damaged, output, logs_only=True)
-    assert third.known_segments == second.tally.segments
+    assert third.known_segments == second.summary.segments
     assert third.objects == second.objects
-    assert third.tally == second.tally
+    assert third.summary == second.summary
     shutil.rmtree(changed.parent)
     fourth = checked(local_spark, damaged, output, logs_only=True)
-    assert fourth.tally.partitions == third.tally.partitions - 1
+    assert fourth.summary.partitions == third.summary.partitions - 1

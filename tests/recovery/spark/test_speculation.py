@@ -112,4 +112,4 @@ def test_what_two_attempts_write_is_there_once(
     for one in (report, again):
         assert tree_of(output / "recovered" / one.run) == rebuilt
     assert said(again)["objects"] == said(report)["objects"]
-    assert again.known_segments == report.tally.segments
+    assert again.known_segments == report.summary.segments

@@ -25,7 +25,7 @@ _COUNTS = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class Summary:
     """Counts of one part of an archive, or of all of it.
 
     Attributes:
@@ -83,7 +83,7 @@ class Tally:
         for finding in findings:
             (self.notes if finding.severity == "note" else self.rules)[finding.rule] += 1
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: Summary) -> None:
         """Add the counts of *other*."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -99,7 +99,7 @@ class Tally:
         }
 
     @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Tally:
+    def from_json(cls, fields: Mapping[str, Any]) -> Summary:
         """Return the counts that `to_json` has written."""
         counts = {name: int(fields[_camel(name)]) for name in _COUNTS}
         return cls(**counts, rules=Counter(fields["rules"]), notes=Counter(fields["notes"]))
