@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from recovery.forecast.cost import Span
 from recovery.printable import printable
-from recovery.problem import Note
+from recovery.problem import Note, Problem
 from recovery.quantity import bytes_text, count_text, duration_text, rate_text
 
 _MOST_TOPICS = 10
 _MOST_PROBLEMS = 20
+_MOST_NAMED = 3
+"""Files that a line about several with the same problem names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,7 @@ class LogDirEstimate:
     threads: int
     tool_s: float | None
     broker: Span | None
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -57,7 +60,7 @@ class LogDirEstimate:
             "threads": self.threads,
             "toolSeconds": _rounded(self.tool_s),
             "brokerSeconds": _span_json(self.broker),
-            "problems": list(self.problems),
+            "problems": list(map(str, self.problems)),
             "error": self.error,
         }
 
@@ -179,7 +182,7 @@ class EstimateReport:
 
     def _problem_lines(self) -> list[str]:
         unread = [f"NOT READ {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
-        problems = [f"PROBLEM {one.log_dir}: {problem}" for one in self.log_dirs for problem in one.problems]
+        problems = [line for one in self.log_dirs for line in _log_dir_problems(one)]
         if len(problems) > _MOST_PROBLEMS:
             others = len(problems) - _MOST_PROBLEMS
             problems = [*problems[:_MOST_PROBLEMS], f"... {others:,} more problems (--format json has all)"]
@@ -237,6 +240,20 @@ class EstimateReport:
             f"{rate_text(sample.bytes_per_second)} by one thread; {where} was in the page cache, as it will be unless "
             "the machine restarts, too",
         ]
+
+
+def _log_dir_problems(one: LogDirEstimate) -> Iterator[str]:
+    """Yield a line for each problem, however many files have it."""
+    alike: dict[tuple[str, str], list[Problem]] = {}
+    for problem in one.problems:
+        alike.setdefault((problem.detail, problem.remedy), []).append(problem)
+    for (detail, remedy), problems in alike.items():
+        if len(problems) == 1:
+            yield f"PROBLEM {one.log_dir}: {problems[0]}"
+            continue
+        names = ", ".join(sorted(problem.file for problem in problems)[:_MOST_NAMED])
+        more = f" and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""
+        yield f"PROBLEM {one.log_dir}: {len(problems):,} files ({names}{more}): {detail}. Remedy: {remedy}"
 
 
 def _log_dir_line(one: LogDirEstimate) -> str:

@@ -69,7 +69,7 @@ class LogDirSurvey:
     log_count: int = 0
     file_count: int = 0
     logs: tuple[LogToRecover, ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     error: str | None = None
 
@@ -140,7 +140,7 @@ def _survey(
         log_count=inventory.log_count,
         file_count=sum(len(task.files) for task in inventory.tasks),
         logs=tuple(logs),
-        problems=tuple(map(str, (*known_problems, *replace(inventory, tasks=tuple(tasks)).all_problems))),
+        problems=(*known_problems, *replace(inventory, tasks=tuple(tasks)).all_problems),
         notes=tuple(map(str, inventory.notes)),
         error=_unlisted(inventory) or lock_error,
     )

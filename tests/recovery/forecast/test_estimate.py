@@ -322,7 +322,7 @@ def test_what_would_keep_a_broker_from_starting_comes_first(tmp_path: Path) -> N
     (first / "late-0" / "foo.snapshot").touch()
     (first / "own-index-0" / "partition.metadata").write_bytes(b"")
     report = estimate(sample)
-    problems = report.log_dirs[0].problems
+    problems = list(map(str, report.log_dirs[0].problems))
     files = (
         "lost+found",
         f"codec-none-0/{99:020}.txnindex",
@@ -381,11 +381,24 @@ def test_all_logs_and_all_their_files_cost_time(tmp_path: Path) -> None:
         assert survey.file_count == sum(len(os.listdir(log)) for log in logs)
 
 
+def test_the_same_problem_of_many_files_is_one_line(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    folders = sorted(path.parent for path in sample.log_dirs[0].glob("[!_]*/partition.metadata"))
+    for folder in folders:
+        (folder / "partition.metadata").write_bytes(b"")
+    report = estimate(sample)
+    (line,) = (line for line in report.to_text().splitlines() if line.startswith("PROBLEM "))
+    assert len(report.log_dirs[0].to_json()["problems"]) == len(folders)
+    first = ", ".join(f"{folder.name}/partition.metadata" for folder in folders[:3])
+    assert f": {len(folders)} files ({first} and {len(folders) - 3} more): " in line
+    assert line.count(". Remedy: ") == 1
+
+
 def test_problems_that_were_known_before_are_told(tmp_path: Path) -> None:
     sample = unpack("stopped", tmp_path)
     known = Problem(file="meta.properties", rule="another-node", detail="identity", remedy="mend it")
     first, second = surveyed(sample, {str(sample.log_dirs[0]): (known,)})
-    assert first.problems == (str(known),)
+    assert first.problems == (known,)
     assert second.problems == ()
 
 
