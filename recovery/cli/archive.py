@@ -72,9 +72,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
         "archive",
-        help="verify, recover and measure archived and tiered logs",
-        description="Verify and recover archived logs: copies of log dirs, tiered storage. Small ones are checked in "
-        "this process, large ones by Spark: the named one (--master, --remote), or one on all cores of this machine.",
+        help="verify, rebuild, measure, copy and restore archived and tiered logs",
+        description="Work on logs outside the log dirs of a broker: copies of log dirs, and tiered storage. `verify` "
+        "and `recover` check small archives in this process, large ones with Spark: the given one (--master, "
+        "--remote), or one on all cores of this machine.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser(

@@ -59,6 +59,14 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # noqa: ANN401 - argparse's
         """Refuse what is not known here: left to the parser of all commands, the hint would be at its help."""
+        words = sys.argv[1:] if args is None else args
+        if self._subparsers and not words:
+            self.print_help()
+            self.exit(1)
+        first = words[0] if self._subparsers else ""
+        if first.startswith("-") and first not in self._option_string_actions:
+            hint = self._meant([first]) or "; options come behind the command"
+            self.error(f"unrecognized arguments: {first}{hint}")
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
@@ -104,9 +112,6 @@ def _run(argv: Sequence[str] | None) -> int:
     prepare_process()
     try:
         _open_closed_streams()
-        if not (sys.argv[1:] if argv is None else argv):
-            build_parser().print_help()
-            return 1
         arguments = build_parser().parse_args(argv)
         return int(arguments.run(arguments))
     except RecoveryError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -464,6 +465,9 @@ def test_an_unknown_option_is_referred_to_the_help_of_its_command(words, program
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
+        (["--versoin"], "is --version meant?"),
+        (["--log-dirs", "x", "recover"], "--log-dirs; options come behind the command"),
+        (["archive", "--metadata", "x", "metrics"], "--metadata; options come behind the command"),
         (["archive", "verify", "x", "--layot", "plain"], "is --layout meant?"),
         (["recover", "--log-dirs", "x", "--dryrun", "--thread=3"], "is --dry-run and --threads meant?"),
         (["recovr", "--log-dirs", "x"], "is recover meant?"),
@@ -487,10 +491,20 @@ def test_no_release_is_near_to_another_one(release, capsys):
     assert "meant?" not in said
 
 
-def test_without_a_command_the_commands_are_listed(capsys):
-    assert main([]) == 1
+@pytest.mark.parametrize(
+    ("words", "commands"),
+    [
+        ([], ("recover", "undo", "verify", "archive", "help")),
+        (["archive"], ("verify", "recover", "inventory", "metrics", "retention", "copy", "restore")),
+        (["quarantine"], ("list", "purge")),
+    ],
+)
+def test_without_a_command_the_commands_are_listed(words, commands, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 1
     printed = capsys.readouterr().out
-    assert all(f"\n    {command} " in printed for command in ("recover", "undo", "verify", "archive", "help"))
+    assert all(re.search(rf"^    {command}\b", printed, re.MULTILINE) for command in commands)
 
 
 @pytest.mark.parametrize("words", [[], ["recover"], ["archive", "verify"]])
