@@ -27,6 +27,7 @@ from tests.servers.prometheus import PROGRAMS as PROMETHEUS_PROGRAMS
 from tests.servers.systemd import PROGRAM as NSPAWN
 
 OTHER_USER = 65534
+OTHER_SHELLS = ("zsh", "fish")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +151,12 @@ def has_nspawn() -> bool:
     return _has(NSPAWN)
 
 
+@functools.cache
+def has_other_shells() -> bool:
+    """Whether there are shells beside bash to complete commands in."""
+    return all(map(_has, OTHER_SHELLS))
+
+
 MOUNTS = Need(
     is_met=may_mount,
     lack="no right to mount (CAP_SYS_ADMIN)",
@@ -231,6 +238,12 @@ SYSTEMD = Need(
     remedy="install systemd-container",
     beyond=(MOUNTS, OVERLAYS),
 )
+SHELLS = Need(
+    is_met=has_other_shells,
+    lack=f"no {', '.join(OTHER_SHELLS)} on the PATH",
+    tests="the tests of completion in these shells",
+    remedy="install zsh and fish",
+)
 ALL = (
     MOUNTS,
     MOUNTS_APART,
@@ -245,6 +258,7 @@ ALL = (
     CHROMIUM,
     PROMETHEUS,
     SYSTEMD,
+    SHELLS,
 )
 
 

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
 import shlex
-import shutil
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.runs.command import run
+from tests.servers.machine import SHELLS, needs
 
-SHELLS = ("bash", "zsh", "fish")
+LONGEST_WAIT_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("completion") / "kafka-log-recovery"
-    path.write_text(run("completion", "bash").stdout)
-    return path
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the script of each shell, under the name by which the shell finds it."""
+    folder = tmp_path_factory.mktemp("completion")
+    for shell, name in (("bash", "bash"), ("zsh", "_kafka-log-recovery"), ("fish", "fish")):
+        done = run("completion", shell)
+        assert (done.exit_code, done.stderr) == (0, "")
+        (folder / name).write_text(done.stdout)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def script(scripts: Path) -> Path:
+    return scripts / "bash"
 
 
 def completed(script: Path, *words: str, cwd: Path | None = None) -> set[str]:
@@ -51,16 +66,70 @@ def test_paths_are_offered(script: Path, tmp_path: Path) -> None:
     } == {"data"}
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_each_shell_has_a_script_that_it_can_read(shell: str, tmp_path: Path) -> None:
-    done = run("completion", shell)
-    assert (done.exit_code, done.stderr) == (0, "")
-    for word in ("kafka-log-recovery", "retention", "max-bytes-per-second"):
-        assert word in done.stdout
-    if shutil.which(shell):
-        path = tmp_path / "script"
-        path.write_text(done.stdout)
-        assert subprocess.run([shell, "-n", path], check=False).returncode == 0
+class Zsh:
+    """An interactive zsh on a terminal of its own, whose keyboard we are."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+
+    def types(self, keys: str) -> None:
+        os.write(self._terminal, keys.encode())
+
+    def waits_for(self, shown: str) -> None:
+        """Read what it shows until *shown* is there."""
+        seen, latest = "", time.monotonic() + LONGEST_WAIT_SECONDS
+        while shown not in seen:
+            readable, *_ = select.select([self._terminal], [], [], max(latest - time.monotonic(), 0))
+            assert readable, f"{shown!r} is not in {seen!r}"
+            seen += os.read(self._terminal, 1 << 16).decode(errors="replace")
+
+
+@contextmanager
+def zsh(home: Path, functions: Path) -> Iterator[Zsh]:
+    pid, terminal = pty.fork()
+    if not pid:
+        environment = {**os.environ, "HOME": str(home), "TERM": "dumb", "PS1": "", "COLUMNS": "200"}
+        os.execvpe("zsh", ["zsh", "-f", "-i"], environment)
+    shell = Zsh(terminal)
+    try:
+        shell.types(
+            f"fpath=({shlex.quote(str(functions))} $fpath); autoload -Uz compinit; compinit -u; echo re''ady\n"
+        )
+        shell.waits_for("ready")
+        yield shell
+    finally:
+        os.close(terminal)  # a hangup
+        os.waitpid(pid, 0)
+
+
+def completed_by_fish(scripts: Path, typed: str) -> set[str]:
+    """What fish offers for the end of *typed*."""
+    asked = f"source {shlex.quote(str(scripts / 'fish'))}; complete -C {shlex.quote(typed)}"
+    done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, check=True)
+    return {line.partition("\t")[0] for line in done.stdout.splitlines()}
+
+
+@needs(SHELLS)
+def test_fish_completes_as_bash_does(scripts: Path) -> None:
+    assert {"recover", "undo", "verify", "archive"} <= completed_by_fish(scripts, "kafka-log-recovery ")
+    assert completed_by_fish(scripts, "kafka-log-recovery recover --dry") == {"--dry-run"}
+    assert completed_by_fish(scripts, "kafka-log-recovery archive ret") == {"retention"}
+    assert completed_by_fish(scripts, "kafka-log-recovery recover --format ") == {"text", "json"}
+
+
+@needs(SHELLS)
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("kafka-log-recovery und", "kafka-log-recovery undo "),
+        ("kafka-log-recovery archive ret", "kafka-log-recovery archive retention "),
+        ("kafka-log-recovery recover --dry", "kafka-log-recovery recover --dry-run "),
+    ],
+)
+def test_zsh_completes_as_bash_does(typed: str, completed: str, scripts: Path, tmp_path: Path) -> None:
+    with zsh(tmp_path, scripts) as shell:
+        shell.types(f"{typed}\t")
+        shell.waits_for(completed)
 
 
 def test_another_shell_is_refused_with_those_there_are() -> None:
