@@ -8,6 +8,7 @@
     python3 dev.py docs            build the site of the documents into build/site; a dead link or anchor is an error
     python3 dev.py release         build wheel, sources and site from the last commit into dist; --tag vX.Y.Z
     python3 dev.py run ...         kafka-log-recovery with these arguments
+    python3 dev.py clean           remove what all of these have made: environments, caches, build and dist
 
 Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
 `.venv`, made again when pyproject.toml changes: 330 MB, and 1.3 GB once `test` or `check` add their tools. That of
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -31,19 +33,31 @@ MADE_FOR_DEVELOPERS = "made-for-developers"
 """The stamp of an environment with all that tests and checks need."""
 RELEASE_ENVIRONMENT = ROOT / ".venv-release"
 SITE_ENVIRONMENT = ROOT / ".venv-docs"  # apart, so that neither demo nor tests wait for it
+MADE_HERE = (
+    *(".venv", ".venv-docs", ".venv-release", "build", "dist", "kafka_log_recovery.egg-info"),
+    *(".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+)
 OWN_PROCESS = ("-n", "--numprocesses", "--dist", "--pdb", "--trace", "-s", "--capture")  # options of pytest
 
 
 def main(arguments: list[str]) -> int:
     """Run one of the commands above and return its exit code."""
-    commands = {"demo": demo, "test": test, "check": check, "docs": docs, "release": release, "run": run}
+    commands = {
+        "demo": demo,
+        "test": test,
+        "check": check,
+        "docs": docs,
+        "release": release,
+        "run": run,
+        "clean": clean,
+    }
     if sys.version_info < (3, 11):  # noqa: UP036 - this is the file that tells
         print(f"dev.py: Python 3.11 or newer is needed, this is {sys.version.split()[0]}", file=sys.stderr)
         return 1
     if not arguments or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 1
-    if arguments[0] not in ("docs", "release") and not make_environment(
+    if arguments[0] not in ("docs", "release", "clean") and not make_environment(
         for_developers=arguments[0] in ("test", "check")
     ):
         return 1
@@ -60,6 +74,13 @@ def test(arguments: list[str]) -> int:
     # The tests start thousands of processes: without byte code each of them would compile every module once more.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     python("-m", "tests.servers.machine")
+    if "--quick" not in arguments:
+        print(
+            f"What these tests need and {cache()} and Maven's own cache do not have is downloaded first, @@ for all "
+            "of them. All take an hour of one processor.",
+            file=sys.stderr,
+            flush=True,
+        )
     return python("-m", "pytest", *workers(arguments), *arguments).returncode
 
 
@@ -103,6 +124,20 @@ def release(arguments: list[str]) -> int:
 def run(arguments: list[str]) -> int:
     """Run the command line from this checkout."""
     return python("-m", "recovery", *arguments).returncode
+
+
+def clean(_arguments: list[str]) -> int:
+    """Remove what the other commands have made, here and in the user's cache; Maven's, Go's and pip's caches stay."""
+    for place in (*(ROOT / name for name in MADE_HERE), *ROOT.rglob("__pycache__"), cache()):
+        if place.is_dir() and not place.is_symlink():
+            print(f"removing {place}", flush=True)
+            shutil.rmtree(place)
+    return 0
+
+
+def cache() -> Path:
+    """Return where tests keep what they download and build, and every run its kernels."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-log-recovery"
 
 
 def make_environment(*, for_developers: bool) -> bool:

@@ -87,6 +87,7 @@ ELSEWHERE = {
     "python3 dev.py check": "CI itself (.ci/run)",
     "python3 dev.py docs": "CI itself (.ci/run)",
     "python3 dev.py release": "tests/install/test_release.py",
+    "python3 dev.py clean": "tests/install/test_dev.py",
     "python3 dev.py test --quick": "CI itself (.ci/run)",
     "python3 dev.py test tests/kafka -k SeededDamage": "a part of what CI runs",
     ".venv/bin/python -m tests.damage.campaign --cases 1000 --seed 7": "tests/kafka/test_differential.py",

@@ -81,6 +81,43 @@ def test_what_the_machine_lacks_is_said_before_the_tests(
     assert begun == ["tests.servers.machine", "pytest"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_all"), [((), True), (("tests/kafka",), True), (("--quick",), False)]
+)
+def test_what_the_tests_download_is_said_before(
+    arguments: tuple[str, ...],
+    is_all: bool,
+    dev: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(dev, "make_environment", lambda **_: True)
+    monkeypatch.setattr(dev, "python", lambda *run: subprocess.CompletedProcess(run, 0))
+    assert dev.main(["test", *arguments]) == 0
+    assert ("downloaded" in capfd.readouterr().err) is is_all
+
+
+def test_clean_leaves_what_it_did_not_make(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout, caches, elsewhere = tmp_path / "checkout", tmp_path / "caches", tmp_path / "elsewhere"
+    monkeypatch.setattr(dev, "ROOT", checkout)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(caches))
+    ignored = {
+        line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.endswith("/")
+    }
+    made = ignored - {"__pycache__", "*.egg-info", "target", ".cache"} | {"recovery/__pycache__"}
+    kept = {checkout / "recovery", checkout / "notes", caches / "another", elsewhere}
+    for folder in (*(checkout / name for name in made - {"build"}), caches / "kafka-log-recovery", *kept):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "file").touch()
+    (checkout / "build").symlink_to(elsewhere)
+    assert dev.main(["clean"]) == 0
+    left = {path for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {folder / "file" for folder in kept}
+    assert not any((checkout / name).is_dir() for name in made - {"build"})
+
+
 @pytest.mark.parametrize("arguments", [[], ["--quick"], ["tests/native", "-k", "crc"], ["-m", "not java"]])
 def test_the_suites_are_side_by_side(dev: ModuleType, arguments: list[str]) -> None:
     assert dev.workers(arguments)[0] == "-n"

@@ -26,9 +26,8 @@ from tests.servers.machine import MOUNTS, OTHER_USERS, OTHERS_FILES, needs
 OWNER, GROUP = 12345, 23456
 
 AS_BROKERS_USER = f"""
-import os, sys
-import difflib
-import recovery, recovery.cli.main, recovery.watch.open
+import _strptime, difflib, os, sys
+import recovery, recovery.cli.main, recovery.saved.report, recovery.saved.undo, recovery.watch.open
 # The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
 recovery.recover(sys.argv.pop(1).split(","), dry_run=True)
 recovery.cli.main.build_parser()
