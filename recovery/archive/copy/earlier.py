@@ -22,6 +22,10 @@ from segfmt.filenames import FileKind, file_kind
 
 EARLIER_SUFFIX = ".earlier"
 """Of a copy that a later one of its file does not begin with; a number follows from the second one on."""
+KEPT_REMEDY = (
+    "archive restore leaves such copies out. Remedy: if no broker, recover or undo did that, the disk may have: the "
+    "earlier copy may be all there is; else remove it"
+)
 _EARLIER = re.compile(r".+\.earlier(\.[0-9]+)?")
 _WINDOW_BYTES = 1 << 20
 _MADE_ANEW = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})

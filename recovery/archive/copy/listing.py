@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from recovery.archive.copy.manifest import MANIFEST_KEY, FileFigures
 from recovery.archive.copy.report import UncopiedFile
 from recovery.archive.stores.archived import PartitionPrefix
+from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import read_small
+from recovery.read.file_system import is_folder, read_small
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import STAGE_FOLDER
 from recovery.write.undo_notice import UNDO_NOTICE
@@ -22,6 +23,7 @@ from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, LOCK_FILE, read_folder_name
 
+_UNMOUNTED_LOG_DIR = "Remedy: see that its file system is mounted"
 _UNMOUNTED = "Remedy: see that what it leads to is mounted, or remove it"
 PARTIAL_SUFFIX = ".partial"
 """Of the copy of a file that could only be read up to some position."""
@@ -73,13 +75,35 @@ class FoundFiles:
 def find_files(log_dir: str, folder: str, is_chosen: PartitionChoice, stop: StopRequest) -> FoundFiles:
     """Return the files of *log_dir*, which is *folder* at the output.
 
+    One that is not there, or is no broker's, has failed itself.
+
     Raises:
         InterruptedRecoveryError: *stop* was asked for.
     """
+    if is_missing(log_dir):
+        error = FileNotFoundError(errno.ENOENT, f"no such log dir. {_UNMOUNTED_LOG_DIR}")
+        return FoundFiles(failed=[UncopiedFile.of(log_dir, error)])
     finder = _Finder(log_dir, folder, is_chosen, stop)
     files = list(finder.below(log_dir, "", ""))
     finder.found.files = sorted(files, key=lambda one: (bool(one.partition), one.key))
+    if not finder.found.failed and not _has_been_a_brokers(log_dir):
+        text = f"no log dir of a broker: it has neither logs nor checkpoints. {_UNMOUNTED_LOG_DIR}"
+        finder.found.failed.append(UncopiedFile.of(log_dir, OSError(errno.ENOENT, text)))
     return finder.found
+
+
+def is_missing(log_dir: str) -> bool:
+    """Return whether it is certain that there is no folder; one that cannot be looked at is locked and listed."""
+    with suppress(OSError):
+        return not is_folder(log_dir)
+    return False
+
+
+def _has_been_a_brokers(log_dir: str) -> bool:
+    """Return whether it has logs or checkpoints, or cannot be listed; a disk may have left meta.properties alone."""
+    with suppress(OSError):
+        return any(partition_of(name) or name in OFFSET_CHECKPOINTS for name in os.listdir(log_dir))
+    return True
 
 
 class _Finder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -107,6 +107,13 @@ class CopiedLogDir:
     is_listed: bool = False
     failed: list[UncopiedFile] = field(default_factory=list)
     kept: list[KeptCopy] = field(default_factory=list)
+
+    @property
+    def unlisted_folders(self) -> Iterator[str]:
+        """The folders that could not be listed, as they would be at the output."""
+        for failed in self.failed:
+            path = os.path.relpath(failed.file, self.log_dir)
+            yield f"{self.folder}/" if path == "." else f"{self.folder}/{path}/"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""

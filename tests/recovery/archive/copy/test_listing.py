@@ -201,7 +201,7 @@ class TestMeanwhile:
             place.log.unlink()
             return result
 
-        monkeypatch.setattr("recovery.archive.copy.run.find_files", find_and_remove)
+        monkeypatch.setattr("recovery.archive.copy.plan.find_files", find_and_remove)
         report = place.copy()
         assert report.exit_code == 4
         (failed,) = report.log_dirs[0].failed

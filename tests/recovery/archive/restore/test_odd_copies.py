@@ -284,7 +284,7 @@ def test_a_file_that_is_emptied_after_the_listing_is_not_copied(
         os.truncate(chosen, 0)
         return found
 
-    monkeypatch.setattr("recovery.archive.copy.run.find_files", find)
+    monkeypatch.setattr("recovery.archive.copy.plan.find_files", find)
     report = copied(output, log_dir)
     assert report.exit_code == 4
     ((failed,),) = (one.failed for one in report.log_dirs)
