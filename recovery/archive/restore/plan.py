@@ -221,6 +221,13 @@ class Planner:
             )
         return log_dir
 
+    def wanted_id(self, topic: str) -> str | None:
+        """Return the id that *topic* is restored under, None if it is not known."""
+        known, given = self._target.topic_id(topic), self._options.topic_ids.get(topic)
+        if known is None and given is not None:
+            known = read_uuid(given)
+        return None if known is None else format_uuid(known)
+
     def _topic_id(self, source: SourcePartition) -> UUID:
         topic = source.where.topic
         known = self._target.topic_id(topic)

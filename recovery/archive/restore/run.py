@@ -33,16 +33,17 @@ from recovery.archive.restore.report import (
     RestoreReport,
 )
 from recovery.archive.restore.report_text import FINISHED_TEXT
+from recovery.archive.restore.room import within_room
 from recovery.archive.restore.served import as_served
 from recovery.archive.restore.source import find_partitions
 from recovery.archive.restore.stage import staged_bytes
 from recovery.archive.restore.target import Target, TargetDir, unwritable
+from recovery.archive.restore.target_retention import TargetRetention
 from recovery.archive.restore.unfinished import outdated
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.partition_state import read_tiered_log
-from recovery.broker.log_retention import LogRetention, retention_of
-from recovery.broker.topic_configs import TopicConfigs, without_effect
+from recovery.broker.topic_configs import without_effect
 from recovery.engine.api import broker_facts
 from recovery.engine.report import PartitionReport
 from recovery.engine.run import Engine
@@ -50,7 +51,7 @@ from recovery.errors import InterruptedRecoveryError, UnsafeError, UsageError, e
 from recovery.load.model import LogSettings
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
-from recovery.quantity import bytes_text, count_text
+from recovery.quantity import count_text
 from recovery.read.file_system import is_read_only
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
@@ -158,7 +159,7 @@ class _Run:
         signal_number = None
         try:
             planned, refusals = self._plan()
-            planned, without_room, needed = self._with_room(planned)
+            planned, without_room, needed = within_room(planned, self._target, self._staged_bytes)
             self._results += [*refusals, *without_room]
             for left in self._results:
                 self._progress.refuse(left)
@@ -288,7 +289,9 @@ class _Run:
         store = archive.open()
         layout = layout_of(store, archive.layout, load_aiven_keys(dict(options.aiven_keys)))
         is_chosen = archive.choice()
-        planner = Planner(store, self._target, options, self._retention_of(), self._now_ms)
+        overrides = options.broker.topic_configs or {}
+        retention_of = TargetRetention(self._target, overrides)
+        planner = Planner(store, self._target, options, retention_of, self._now_ms)
         planned: list[PlannedRestore] = []
         results: list[RestoredPartition] = []
         archived_ids: dict[str, str] = {}
@@ -298,7 +301,7 @@ class _Run:
             if view is not None:
                 view.require_log_dirs(is_tiered=layout.is_tiered)
             accounts = None if layout.is_tiered else CopyAccounts(store)
-            for source in find_partitions(store, layout, is_chosen, view, accounts, self._wanted_id):
+            for source in find_partitions(store, layout, is_chosen, view, accounts, planner.wanted_id):
                 self._stop.check()
                 archived_ids[source.topic_id] = source.where.topic
                 one = planner.plan(as_served(store, source) if options.is_aux else source)
@@ -322,7 +325,6 @@ class _Run:
         is_chosen.refuse_missing(store.url)
         found = {one.source.where.topic for one in planned} | {one.topic for one in results}
         _refuse_wrong_ids(options.topic_ids, found, archived_ids, store.url)
-        overrides = options.broker.topic_configs or {}
         self._warnings += without_effect(overrides, found, where=f"among what is chosen of {store.url}")
         if not planned and not results:
             raise UsageError(
@@ -330,13 +332,6 @@ class _Run:
                 "its layout (--layout)"
             )
         return planned, results
-
-    def _wanted_id(self, topic: str) -> str | None:
-        """Return the id that *topic* is restored under, None if it is not known."""
-        known, given = self._target.topic_id(topic), self._options.topic_ids.get(topic)
-        if known is None and given is not None:
-            known = read_uuid(given)
-        return None if known is None else format_uuid(known)
 
     def _given_up(self, planned: PlannedRestore, stores: Sequence[Store]) -> list[str]:
         """Return what a replica in the log dirs of brokers has behind the archive's end."""
@@ -351,50 +346,6 @@ class _Run:
             f"offsets {last.end_offset + 1} to {log.log_end_offset - 1} are not archived, and are given up: "
             f"{replica.store.url}/{replica.prefix.rstrip('/')} has them"
         ]
-
-    def _retention_of(self) -> _Retentions:
-        return _Retentions(self._options, self._target)
-
-    def _with_room(
-        self, planned: Sequence[PlannedRestore]
-    ) -> tuple[list[PlannedRestore], list[RestoredPartition], Mapping[str, int]]:
-        """Return the partitions of file systems that have room for all of theirs, and refuse the others."""
-        needed: dict[str, int] = defaultdict(int)
-        for one in planned:
-            needed[one.log_dir] += one.needed_bytes
-        reasons: dict[str, str] = {}
-        for log_dirs in self._by_file_system(needed):
-            room = min(
-                (one for one in map(self._target.usable_bytes, log_dirs) if one is not None), default=None
-            )
-            together = sum(needed[log_dir] for log_dir in log_dirs)
-            # What an interrupted run has staged is there already, or is removed first
-            staged = sum(self._staged_bytes.get(log_dir, 0) for log_dir in log_dirs)
-            if room is not None and together > room + staged:
-                besides = f", besides {bytes_text(staged)} that are staged" if staged else ""
-                reasons |= dict.fromkeys(
-                    log_dirs,
-                    f"{', '.join(log_dirs)}: {bytes_text(together)} are needed there, and {bytes_text(room)} are "
-                    f"usable{besides}. Remedy: make room, or restore fewer partitions at a time (--topic, --partition)",
-                )
-        kept = [one for one in planned if one.log_dir not in reasons]
-        without = [
-            replace(refused(one.source, one.mode, [reasons[one.log_dir]]), log_dir=one.log_dir)
-            for one in planned
-            if one.log_dir in reasons
-        ]
-        return kept, without, needed
-
-    @staticmethod
-    def _by_file_system(log_dirs: Iterable[str]) -> Iterable[list[str]]:
-        """Return *log_dirs*, those that share the room of a file system together."""
-        devices: dict[int | str, list[str]] = defaultdict(list)
-        for log_dir in log_dirs:
-            device: int | str = log_dir
-            with suppress(OSError):
-                device = os.stat(log_dir).st_dev
-            devices[device].append(log_dir)
-        return devices.values()
 
     # -- at work -----------------------------------------------------------------------------------------------
 
@@ -520,21 +471,3 @@ def _refuse_wrong_ids(
         other = archived_ids.get(format_uuid(read_uuid(text)), topic)
         if other != topic:
             raise UsageError(f"--topic-id {topic}={text}: in {url} that is the id of {other}")
-
-
-class _Retentions:
-    """The retention of topics by the settings of the target; None where these are not known."""
-
-    def __init__(self, options: RestoreOptions, target: Target) -> None:
-        broker = options.broker
-        self._metadata, self._node_id = target.metadata, target.node_id
-        self._configs = TopicConfigs(
-            broker=target.dirs.broker,
-            records={} if target.metadata is None else target.metadata.topic_configs,
-            overrides=broker.topic_configs or {},
-        )
-
-    def __call__(self, topic: str) -> LogRetention | None:
-        if self._metadata is None and topic not in self._configs.overrides:
-            return None
-        return retention_of(topic, self._configs, self._metadata, self._node_id)
