@@ -76,8 +76,8 @@ def test(arguments: list[str]) -> int:
     python("-m", "tests.servers.machine")
     if "--quick" not in arguments:
         print(
-            f"What these tests need and {cache()} and Maven's own cache do not have is downloaded first, @@ for all "
-            "of them. All take an hour of one processor.",
+            f"What these tests need beside this is downloaded once, for all of them about 1 GB, into {cache()} and the "
+            "caches of Maven, Go and pip. All of them take an hour of one processor.",
             file=sys.stderr,
             flush=True,
         )
