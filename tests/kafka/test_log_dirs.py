@@ -32,6 +32,8 @@ STILL = {
     "log__retention__check__interval__ms": "3600000",
 }
 """A broker at rest writes nothing by the clock: what changes, others have changed."""
+MOVES_ONCE = {"alter__log__dirs__replication__quota__window__size__seconds": "600"}
+"""A replica that is moved gets its first batches, and no more for some hours, by the quota of `move_slowly`."""
 
 
 @dataclass
@@ -131,14 +133,14 @@ def set_own(broker: Broker, value: str) -> None:
 
 
 def move_slowly(broker: Broker, cluster: Cluster, topic: str) -> None:
-    """Begin to move partition 0 of *topic* to the log dir where it is not, a few bytes a second."""
+    """Begin to move partition 0 of *topic* to the log dir where it is not, at a byte a second on average."""
     source = next(log_dir for log_dir in cluster.log_dirs if (log_dir / f"{topic}-0").exists())
     (target,) = (log_dir for log_dir in cluster.log_dirs if log_dir != source)
     plan = cluster.root / "plan.json"
     move = {"topic": topic, "partition": 0, "replicas": [1], "log_dirs": [str(target)]}
     plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
     tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-    how = ["--execute", "--reassignment-json-file", str(plan), "--replica-alter-log-dirs-throttle", "100"]
+    how = ["--execute", "--reassignment-json-file", str(plan), "--replica-alter-log-dirs-throttle", "1"]
     broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *how)
     deadline = time.monotonic() + 60
     while not any(part.stat().st_size for part in target.glob(f"{topic}-0.*-future/*.log")):
@@ -155,7 +157,7 @@ def not_moving(cluster: Cluster) -> dict[str, Any]:
 @pytest.mark.parametrize("version", [*RELEASES.values()])
 def test_sizes_totals_and_a_future_replica(version: str, cluster: Cluster) -> None:
     cluster.version = version
-    with cluster.broker(log__preallocate="true", **STILL) as broker:
+    with cluster.broker(log__preallocate="true", **STILL, **MOVES_ONCE) as broker:
         broker.format()
         broker.start()
         create(broker, "many", 6)
