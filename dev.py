@@ -88,8 +88,8 @@ def workers(arguments: list[str]) -> list[str]:
     """Return pytest's options for suites side by side, unless *arguments* say how many, or want the terminal."""
     if "no:xdist" in " ".join(arguments) or any(argument.startswith(OWN_PROCESS) for argument in arguments):
         return []
-    # A JVM and whole brokers are with each of them.
-    return ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "worksteal"]
+    # One more than there are CPUs, as much of a test is waiting; not many, as each has a JVM, and brokers.
+    return ["-n", str(min((os.cpu_count() or 1) + 1, 5)), "--dist", "worksteal"]
 
 
 def check(_arguments: list[str]) -> int:
