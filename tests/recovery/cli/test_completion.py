@@ -86,11 +86,16 @@ class Zsh:
 
 @contextmanager
 def zsh(home: Path, functions: Path) -> Iterator[Zsh]:
-    pid, terminal = pty.fork()
-    if not pid:
-        environment = {**os.environ, "HOME": str(home), "TERM": "dumb", "PS1": "", "COLUMNS": "200"}
-        os.execvpe("zsh", ["zsh", "-f", "-i"], environment)
-    shell = Zsh(terminal)
+    keyboard, terminal = pty.openpty()
+    started = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", "zsh", "-f", "-i"],
+        env={**os.environ, "HOME": str(home), "TERM": "dumb", "PS1": ""},
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    shell = Zsh(keyboard)
     try:
         shell.types(
             f"fpath=({shlex.quote(str(functions))} $fpath); autoload -Uz compinit; compinit -u; echo re''ady\n"
@@ -98,8 +103,8 @@ def zsh(home: Path, functions: Path) -> Iterator[Zsh]:
         shell.waits_for("ready")
         yield shell
     finally:
-        os.close(terminal)  # a hangup
-        os.waitpid(pid, 0)
+        os.close(keyboard)  # a hangup
+        started.wait()
 
 
 def completed_by_fish(scripts: Path, typed: str) -> set[str]:
