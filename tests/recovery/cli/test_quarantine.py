@@ -389,7 +389,6 @@ class TestUsage:
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            ([], ["ACTION"]),
             (["show"], ["show"]),
             (["list"], ["quarantine list needs", "--log-dirs"]),
             (["list", "--log-dirs", ""], ["no log dir"]),

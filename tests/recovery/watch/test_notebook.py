@@ -36,7 +36,7 @@ def test_verify_and_recover_show_it_in_a_notebook_alone(
         shown = capsys.readouterr()
         assert shown.err == ""
         last = shown.out.rpartition("\r")[2]
-        logs = f"{report.tally.partitions}/{report.tally.partitions} logs, "
+        logs = f"{report.summary.partitions}/{report.summary.partitions} logs, "
         assert (last.startswith(logs) and last.endswith("\n")) == within
         assert within or not shown.out
 
