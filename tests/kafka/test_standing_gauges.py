@@ -162,7 +162,11 @@ def test_a_store_that_fails_hangs_or_does_not_delete(tmp_path: Path) -> None:
 
 def test_a_broker_that_seldom_looks(tmp_path: Path) -> None:
     archive = unpack_tiered(tmp_path)
-    seldom = {"remote.log.manager.task.interval.ms": "3600000"}
+    seldom = {
+        "remote.log.manager.task.interval.ms": "3600000",
+        # On a machine that stands still for a while a broker is fenced; as leader again it would look at once.
+        "broker.session.timeout.ms": "600000",
+    }
     with tiered_broker(archive, tmp_path / "work", seldom, java_agents=[jolokia_agent()]) as broker:
         broker.start()
         wait_until_still(archive)
