@@ -164,7 +164,7 @@ def test_a_broker_that_seldom_looks(tmp_path: Path) -> None:
     archive = unpack_tiered(tmp_path)
     seldom = {
         "remote.log.manager.task.interval.ms": "3600000",
-        # On a machine that stands still for a while a broker is fenced; as leader again it would look at once.
+        # Test brokers are fenced after 3 s of silence, on a busy machine too; a leader anew looks at once.
         "broker.session.timeout.ms": "600000",
     }
     with tiered_broker(archive, tmp_path / "work", seldom, java_agents=[jolokia_agent()]) as broker:
