@@ -45,6 +45,8 @@ from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     SWAP_SUFFIX,
     FileKind,
     FolderState,
@@ -86,6 +88,16 @@ _WITHOUT_EPOCHS = (
     f"Remedy: move {LEADER_EPOCH_CHECKPOINT} away, and {MANIFEST_KEY} if there is one, while this one is restored "
     "(--partition): then its leader epochs are those of its batches"
 )
+_WITHOUT_START = (
+    f"Remedy: copy the log dir again; or move {LOG_START_OFFSET_CHECKPOINT} away, and {MANIFEST_KEY} if there is one: "
+    "then the log begins with its first segment, and records that were deleted (kafka-delete-records) may come back"
+)
+_UNTOLD = {
+    RECOVERY_POINT_CHECKPOINT: "a missing end of the log may not show",
+    REPLICATION_OFFSET_CHECKPOINT: "a missing end of the log may not show",
+    CLEANER_OFFSET_CHECKPOINT: "whether the log was compacted is not known",
+}
+"""What the checkpoints of a log dir tell of a log, but for its start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +295,9 @@ def _partition(
             if copy.offset(CLEANER_OFFSET_CHECKPOINT, where) is None:
                 gaps = _gaps(segments, ends)
             reasons += [*_overlaps(segments, ends), *missing_end(store, objects, copy, where, ends)]
+            reasons += _unknown_start(copy)
             warnings += _of_log_dir(walked, copied)
+            warnings += _unknown_end(copy)
             warnings += zeros_left_out(segments)
             warnings += uncommitted_end(copy, where, ends)
     for texts in [reasons] if reasons else [warnings, *([gaps] if gaps else [])]:
@@ -492,6 +506,28 @@ def _unlike(store: Store, copied: CopiedFolder, objects: Sequence[StoredObject],
         found += differences(needed_checkpoints(copied), walked.siblings, store=store)
     texts = [f"{one.name} {one.text}" for one in found]
     return [f"{'; '.join(texts)}. {CHANGED_REMEDY}"] if texts else []
+
+
+def _unknown_start(copy: LogDirCopy) -> list[str]:
+    """Return why it is not known where the logs of a copied log dir begin.
+
+    Differs: LogManager.loadLogs resets the start to the first segment, which brings deleted records back.
+    """
+    return [
+        f"{one.file}: {one.detail}, so where the log begins is not known. "
+        f"{READABLE if one.rule == 'unreadable' else _WITHOUT_START}"
+        for one in copy.findings
+        if one.file == LOG_START_OFFSET_CHECKPOINT
+    ]
+
+
+def _unknown_end(copy: LogDirCopy) -> list[str]:
+    """Return what the other checkpoints of a copied log dir do not tell, because they cannot be read."""
+    return [
+        f"{one.file}: {one.detail}, so {_UNTOLD[one.file]}"
+        for one in copy.findings
+        if one.file != LOG_START_OFFSET_CHECKPOINT
+    ]
 
 
 def _of_log_dir(walked: Walked, copied: CopiedFolder | None) -> list[str]:

@@ -127,6 +127,30 @@ def test_committed_offsets_that_are_gone_are_told(target: Sample, copy: Path) ->
     assert any(text.startswith("offsets 97 to 106 were committed") for text in one.warnings)
 
 
+def test_a_log_start_that_cannot_be_read_is_no_missing_one(target: Sample, copy: Path) -> None:
+    """A broker would begin with the first segment, and deleted records would be back without a word."""
+    checkpoint = copy / "log-start-offset-checkpoint"
+    checkpoint.write_text("junk\n")
+    for dry_run in (True, False):
+        (reason,) = restored(target, copy, dry_run=dry_run).reasons
+        assert reason.startswith(
+            f"{checkpoint.name}: line 1: 'junk' is not an int32, so where the log begins"
+        )
+    checkpoint.unlink()
+    assert restored(target, copy).status == "restored"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cleaner-offset-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"],
+)
+def test_what_a_checkpoint_does_not_tell_is_said(target: Sample, copy: Path, name: str) -> None:
+    (copy / name).write_text("junk\n")
+    one = restored(target, copy)
+    assert one.status == "restored"
+    assert [text for text in one.warnings if text.startswith(f"{name}: line 1: 'junk' is not an int32, so ")]
+
+
 def test_a_folder_that_cannot_be_listed_is_one_partition(
     target: Sample, copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
