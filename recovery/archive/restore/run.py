@@ -105,9 +105,9 @@ def restore(
             is_place_configured=options.log_dirs is None,
             offline=offline.keys(),
         )
-        for problems in facts.problems.values():
+        for log_dir, problems in facts.problems.items():
             for problem in problems:
-                raise UnsafeError(f"{problem}. Nothing was changed")
+                raise UnsafeError(f"{log_dir}/{problem}. Nothing was changed")
         for log_dir in dirs.log_dirs:
             if log_dir not in offline:
                 refuse_unfinished_undo(log_dir, dirs.quarantine_dir)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -354,6 +355,14 @@ def test_a_quarantine_that_cannot_be_written_is_known_before_anything_is_done(
             with pytest.raises(UnsafeError, match=r"could not be kept in quarantine: .* mounted read-only"):
                 restore(options_of(archive, broker={"quarantine_dir": str(disk), "dry_run": dry_run}))
     assert trees(archive) == before
+
+
+def test_a_log_dir_of_another_node_is_named(archive: TieredArchive) -> None:
+    """Which of several is meant: their files have the same name."""
+    path = archive.log_dirs[1] / "meta.properties"
+    path.write_text(re.sub(r"node\.id=\d+", "node.id=77", path.read_text()))
+    with pytest.raises(UnsafeError, match=rf"{path}: node\.id is 77, .* Remedy: .* Nothing was changed"):
+        restore(options_of(archive))
 
 
 def test_what_an_interrupted_run_has_moved_in_is_told(archive: TieredArchive) -> None:
