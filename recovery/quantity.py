@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -24,6 +25,11 @@ def exact_bytes_text(size_bytes: int) -> str:
     """Return *size_bytes* to the byte: "15,417 bytes", from 1 MiB on "1.20 MiB (1,258,291 bytes)"."""
     exact = f"{size_bytes:,} byte{'' if size_bytes == 1 else 's'}"
     return exact if size_bytes < 1 << 20 else f"{bytes_text(size_bytes)} ({exact})"
+
+
+def time_text(time_ms: int) -> str:
+    """Return a moment to the second: "2026-11-12T14:19:06Z"."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ms / 1000))
 
 
 def count_text(count: int, noun: str, plural: str | None = None) -> str:

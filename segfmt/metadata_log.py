@@ -107,6 +107,7 @@ class MetadataLogReader:
     Attributes:
         valid_bytes, first_offset, next_offset, damage, has_snapshot_footer: as in `MetadataLogPart`, of what was
             read so far.
+        max_timestamp_ms: int64, the largest in good batches of any kind; -1 without one.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class MetadataLogReader:
         self.valid_bytes = 0
         self.first_offset: int | None = None
         self.next_offset: int | None = None
+        self.max_timestamp_ms = byte_layout.NO_TIMESTAMP_MS
         self.damage: str | None = None
         self.has_snapshot_footer = False
 
@@ -171,6 +173,7 @@ class MetadataLogReader:
         if self.first_offset is None:
             self.first_offset = header.base_offset
         self.valid_bytes, self.next_offset = position + size_bytes, header.last_offset + 1
+        self.max_timestamp_ms = max(self.max_timestamp_ms, header.max_timestamp_ms)
         if header.is_control:
             self.has_snapshot_footer |= _is_snapshot_footer(octets, position, header)
             return None

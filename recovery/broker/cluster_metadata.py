@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from segfmt import crc32c as plain
+from segfmt.byte_layout import NO_TIMESTAMP_MS
 from segfmt.entry_view import Buffer
 from segfmt.errors import MalformedMetadataError
 from segfmt.metadata_log import BytesOnDisk, MetadataBatch, MetadataLogReader, check_kraft_snapshot
@@ -57,6 +58,7 @@ class ClusterMetadata:
         metadata_version: the level of the feature metadata.version; None if it is not set.
         node_versions: the highest one that each node knew when it last registered, as broker or controller, by node id.
         end_offset: int64, the offset after the last batch that was read; 0 if there is none.
+        max_timestamp_ms: int64, when the last batch was written; -1 if there is none.
         damage: why the log's last bytes were not read, None if all were.
     """
 
@@ -69,6 +71,7 @@ class ClusterMetadata:
     metadata_version: int | None = None
     node_versions: Mapping[int, int] = field(default_factory=dict)
     end_offset: int = 0
+    max_timestamp_ms: int = NO_TIMESTAMP_MS
     damage: str | None = None
 
     def broker(self, node_id: int | None) -> Configs:
@@ -98,12 +101,14 @@ def read_cluster_metadata(
             snapshot ends.
     """
     state = _State()
+    max_timestamp_ms = NO_TIMESTAMP_MS
     if checkpoint is not None:
         snapshot = MetadataLogReader(checkpoint, crc32c=crc32c)
         for batch in snapshot.batches():
             state.replay(batch, 0)
         check_kraft_snapshot(snapshot)
         state.flush()
+        max_timestamp_ms = snapshot.max_timestamp_ms
     at_load = state.broker_configs()
     end_offset, damage = checkpoint_end_offset, None
     is_begun = False
@@ -114,6 +119,7 @@ def read_cluster_metadata(
             _check_beginning(part.first_offset, checkpoint_end_offset)
             is_begun = True
         end_offset = max(end_offset, part.next_offset or 0)
+        max_timestamp_ms = max(max_timestamp_ms, part.max_timestamp_ms)
         damage = part.damage
         if damage is not None:
             break
@@ -128,6 +134,7 @@ def read_cluster_metadata(
         metadata_version=state.metadata_version,
         node_versions=state.node_versions,
         end_offset=end_offset,
+        max_timestamp_ms=max_timestamp_ms,
         damage=damage,
     )
 

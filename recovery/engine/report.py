@@ -7,7 +7,6 @@ threads.
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +15,7 @@ from recovery.engine.report_text import text_lines
 from recovery.load.model import Cut, Hole
 from recovery.printable import printable
 from recovery.problem import Note, Problem
-from recovery.quantity import count_text, exact_bytes_text
+from recovery.quantity import count_text, exact_bytes_text, time_text
 from recovery.watch.phases import PhaseTime
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
@@ -106,10 +105,6 @@ class PartitionReport:
         }
 
 
-def _time_text(time_ms: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ms / 1000))
-
-
 class FileBefore(NamedTuple):
     """A file of a partition before a cut; its inode if the file system keeps inode numbers."""
 
@@ -134,7 +129,7 @@ class EarlierMove(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: moved away by --repair of an earlier run, at {_time_text(self.time_ms)}: {self.reason}; "
+            f"{self.path}: moved away by --repair of an earlier run, at {time_text(self.time_ms)}: {self.reason}; "
             f"kept in {self.quarantine}"
         )
 
@@ -163,7 +158,7 @@ class EarlierCut:
     @property
     def time_text(self) -> str:
         """When that was, in UTC: "2026-11-21T14:19:06Z"."""
-        return _time_text(self.time_ms)
+        return time_text(self.time_ms)
 
     @property
     def truncated_bytes(self) -> int:

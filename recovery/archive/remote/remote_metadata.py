@@ -31,7 +31,7 @@ from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.remote.log_ends import read_log_end
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.replicas import last_epoch, read_leader_epochs
-from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files
+from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files, furthest
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
@@ -152,6 +152,7 @@ class RemoteMetadata:
         self._reported: set[tuple[UUID, int]] = set()
         self._number_read = 0
         self._read_from: dict[tuple[UUID, int], set[int]] = {}
+        self._first_ms: dict[UUID, int] = {}
         self._hiding: dict[tuple[int | tuple[UUID, int], Severity], Finding] = {}
         self._rows: list[tuple[int, int, bytes]] = []
         self._is_indexed = False
@@ -242,6 +243,8 @@ class RemoteMetadata:
         if record.owner is None:
             raise FormatError("a snapshot record, which belongs to no partition")
         number = self._numbers.setdefault(record.owner, len(self._numbers))
+        first_ms = self._first_ms.get(record.owner.topic_id, record.event_timestamp_ms)
+        self._first_ms[record.owner.topic_id] = min(first_ms, record.event_timestamp_ms)
         key = record.owner.topic_id, record.owner.partition
         self._read_from.setdefault(key, set()).add(self._number_read)
         of_id = self._partitions.setdefault(key, [])
@@ -278,6 +281,10 @@ class RemoteMetadata:
     def read_from(self, topic_id: UUID, partition: int) -> frozenset[int]:
         """Return the numbers of the partitions of the topic that records about a partition are in."""
         return frozenset(self._read_from.get((topic_id, partition), ()))
+
+    def first_event_ms(self, topic_id: UUID) -> int | None:
+        """Return when the first record about any partition of a topic was made, None without one."""
+        return self._first_ms.get(topic_id)
 
     def cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
         """Return what a broker knows of a partition; nothing if no record is about it."""
@@ -363,7 +370,7 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
                     *ends_by_files(store, replica.objects),
                 )
             ]
-            _read_partition(metadata, replicas, max(ends, default=ToldEnd(0, "")))
+            _read_partition(metadata, replicas, ends)
     except BaseException:
         metadata.close()
         raise
@@ -400,10 +407,11 @@ def _of_latest_epoch(replicas: Sequence[Source]) -> list[Source]:
     return sorted(latest, key=lambda one: (last_epoch(one.epochs), one.reach), reverse=True)
 
 
-def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: ToldEnd) -> None:
+def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: Sequence[ToldEnd]) -> None:
     """Read the first of *replicas*, and from the others what it has not: after its end, or where it is damaged."""
     ends = [read_log_end(replica.store, replica.objects) for replica in replicas]
     end_offset, start, damaged = 0, -1, None
+    torn_before = metadata.counts["torn-tail"]
     while end_offset > start:
         start = end_offset
         for replica, own_end in zip(replicas, ends, strict=True):
@@ -413,10 +421,12 @@ def _read_partition(metadata: RemoteMetadata, replicas: Sequence[Source], told: 
                 damaged = None if is_sound else damaged or replica
     if damaged is not None:
         end_offset = _read_logs(metadata, damaged, end_offset)
-    if end_offset < told.end_offset:
+    is_cut_off = damaged is not None or metadata.counts["torn-tail"] > torn_before
+    end = furthest(told, is_cut_off=is_cut_off)
+    if end is not None and end_offset < end.end_offset:
         last = replicas[0].logs[-1]
         detail = (
-            f"the log ends at offset {end_offset}, but {told.witness} says that it had offset {told.end_offset - 1}: "
+            f"the log ends at offset {end_offset}, but {end.witness} says that it had offset {end.end_offset - 1}: "
             "what became of some segments is unknown"
         )
         metadata.report("missing-end", f"{replicas[0].store.url}/{last.key}", detail)

@@ -1,12 +1,13 @@
 """How far a log must have reached, by what lies beside it: checkpoints, indexes, snapshots and leader epochs.
 
-None of these is ever ahead of the log, so a log that ends before one of them has lost its end. Beside a live broker
-they have to be read before the log.
+None of these is ever ahead of the log, so a log that ends before one of them has lost its end; but for an index with
+room for more entries, in which a truncation leaves those behind the new end. Beside a live broker they have to be read
+before the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -44,10 +45,31 @@ class ToldEnd(NamedTuple):
     Attributes:
         end_offset: the log had the offset before it.
         witness: URL of the file.
+        is_doubtful: whether the log may have been truncated since. Kafka: OffsetIndex.truncateToEntries zeroes nothing.
     """
 
     end_offset: int
     witness: str
+    is_doubtful: bool = False
+
+    @property
+    def is_high_watermark(self) -> bool:
+        """Whether it may be of a deleted topic: of the other checkpoints brokers take such lines out at once."""
+        return self.witness.endswith(f"/{REPLICATION_OFFSET_CHECKPOINT}")
+
+
+def furthest(told: Iterable[ToldEnd], *, is_cut_off: bool) -> ToldEnd | None:
+    """Return the furthest end that counts, None without one; of equal ones, not that of the high watermark.
+
+    Args:
+        told: of one log.
+        is_cut_off: whether something behind its last batch is none. A truncation leaves whole batches.
+    """
+    return max(
+        (one for one in told if is_cut_off or not one.is_doubtful),
+        key=lambda one: (one.end_offset, not one.is_high_watermark),
+        default=None,
+    )
 
 
 def ends_by_checkpoints(store: Store, copy: LogDirCopy, topic: str, partition: int) -> Iterator[ToldEnd]:
@@ -92,10 +114,12 @@ def _end_by_index(
     """Yield where the last entry of an index points; nothing if its entries do not ascend."""
     dtype, value = _INDEXES[kind]
     with suppress(OSError):
-        entries = without_preallocated(view_entries(_read(store, stored), dtype))
+        whole = view_entries(_read(store, stored), dtype)
+        entries = without_preallocated(whole)
         columns = [entries[name].astype(np.int64) for name in ("relative_offset", value)]
         if len(entries) and all((np.diff(column, prepend=0) >= 0).all() for column in columns):
-            yield ToldEnd(base_offset + int(columns[0][-1]) + 1, witness)
+            is_open = len(entries) < len(whole)
+            yield ToldEnd(base_offset + int(columns[0][-1]) + 1, witness, is_doubtful=is_open)
 
 
 def _read(store: Store, stored: StoredObject) -> bytes:

@@ -116,8 +116,10 @@ def missing_end(
     end = max(told, default=ToldEnd(0, ""))
     if (ends and ends[-1] is None) or end.end_offset <= _log_end(ends):
         return []
+    truncated = ", unless a new leader has truncated the log since" if end.is_doubtful else ""
     return [
-        f"its last offset is {_log_end(ends) - 1}, and {end.witness} tells of {end.end_offset - 1}. Remedy: copy the "
+        f"its last offset is {_log_end(ends) - 1}, and {end.witness} tells of {end.end_offset - 1}{truncated}. "
+        "Remedy: copy the "
         f"log dir again; if its source is gone, which gives up what is missing, {RECOVER_COPY}"
     ]
 

@@ -11,7 +11,7 @@ from recovery.archive.stores.store import Store
 from recovery.archive.tiering.metadata_log import properties_of
 from recovery.archive.tiering.partition_state import PartitionState
 from recovery.broker.assignments import Assignments
-from recovery.quantity import count_text
+from recovery.quantity import partitions_text
 
 
 class AbsentBrokers:
@@ -42,9 +42,8 @@ class AbsentBrokers:
         """Return a sentence on all of them; nothing if there are none."""
         if not self._partitions:
             return []
-        count, first = count_text(len(self._partitions), "partition"), self._partitions[0]
         brokers = ", ".join(f"broker {node_id}" for node_id in sorted(self._absent))
         return [
-            f"{count}, the first is {first}: there are replicas on {brokers}, and what these alone have is in no "
-            "figure. Remedy: give their log dirs, too, with --metadata"
+            f"{partitions_text(self._partitions, 3)}: there are replicas on {brokers}, and what these alone have is in "
+            "no figure. Remedy: give their log dirs, too, with --metadata"
         ]

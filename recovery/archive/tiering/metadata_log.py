@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from recovery.archive.remote.copied_settings import read_copied, read_copied_metadata
 from recovery.archive.remote.replicas import last_epoch, read_leader_epochs
-from recovery.archive.remote.told_ends import ends_by_files
+from recovery.archive.remote.told_ends import ends_by_files, furthest
 from recovery.archive.stores.store import Store
 from recovery.broker.assignments import Assignments, read_assignments
 from recovery.broker.cluster_metadata import ClusterMetadata
@@ -49,8 +49,7 @@ def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
         folder = f"{store.url}/{CLUSTER_METADATA_FOLDER}"
         try:
             # Before the log is read: a node at work makes both longer
-            told = ends_by_files(store, store.list_level(f"{CLUSTER_METADATA_FOLDER}/").objects)
-            end = max(told, key=lambda one: one.end_offset, default=None)
+            told = list(ends_by_files(store, store.list_level(f"{CLUSTER_METADATA_FOLDER}/").objects))
             epochs = read_leader_epochs(store, f"{CLUSTER_METADATA_FOLDER}/")
             metadata = read_copied_metadata(store)
         except FileNotFoundError:
@@ -60,6 +59,7 @@ def read_metadata_log(log_dirs: Sequence[Store]) -> MetadataLog:
             continue
         if metadata is None:
             continue
+        end = furthest(told, is_cut_off=metadata.damage is not None)
         if end is not None and end.end_offset > metadata.end_offset:
             warnings.append(
                 f"{folder}: it ends at offset {metadata.end_offset}, and {end.witness} tells of offset "

@@ -5,7 +5,7 @@ Each of the three may be unknown, with the reason why; nothing is guessed in its
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from recovery.archive.remote.lineage import truncate_from_start
 from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.replicas import Replica
-from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files
+from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files, furthest
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
 from recovery.broker.log_retention import LogRetention
@@ -28,7 +28,6 @@ from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
     log_name,
 )
 from segfmt.remote_log_metadata import TOPIC, RemoteSegmentState
@@ -90,23 +89,25 @@ def why_copy_is_in_part(place: str, copied: CopiedFolder | None) -> str:
 
 
 def read_tiered_log(
-    replica: Replica, where: PartitionPrefix, gone: Container[str] = ()
+    replica: Replica, where: PartitionPrefix, gone: Container[str] = (), *, is_tiered: bool = True
 ) -> tuple[TieredLog | None, str]:
     """Return the local part of a partition, and why it is None.
 
-    Where the log begins is said by the checkpoint alone, and without a line there it is 0. Leader epochs before it are
-    none of the log's: a broker removes them from its file a little later.
+    Where the log begins is said by the checkpoint alone, and without a line there it is 0, or for a log that is not
+    tiered its first segment. Leader epochs before it are none of the log's: a broker removes them from its file a
+    little later.
 
     Args:
         replica: of the partition.
         where: the partition.
         gone: names of files that a copy has kept, and the log dir has no more.
+        is_tiered: False if remote storage is known to be disabled for it: then brokers write no line for a log that
+            begins with its first segment.
 
-    Kafka: LogLoader.load with remote storage, LogSegment.readNextOffset.
+    Kafka: LogManager.checkpointLogStartOffsetsInDir, LogLoader.load with remote storage, LogSegment.readNextOffset.
     """
     if replica.log_start_fault is not None:
         return None, f"{replica.log_start_fault.file}: {replica.log_start_fault.detail}. {_OF_ONE_MOMENT}"
-    log_start_offset = replica.log_start_offset or 0
     listed = [
         segment
         for segment in local_partition(replica, where).segments
@@ -117,6 +118,9 @@ def read_tiered_log(
     segments = [
         LocalSegment(segment.base_offset, segment.parts[PartKind.LOG].size_bytes) for segment in listed[:-1]
     ]
+    log_start_offset = replica.log_start_offset or 0
+    if replica.log_start_offset is None and listed and not is_tiered:
+        log_start_offset = listed[0].base_offset
     end = _read_end(replica, listed[-1]) if listed else _End(log_start_offset, 0)
     if end is None:
         log = f"{replica.store.url}/{listed[-1].parts[PartKind.LOG].key}"
@@ -137,13 +141,14 @@ def read_tiered_log(
         epochs=truncate_from_start(replica.epochs, log_start_offset),
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
+        is_cut_off=end.is_cut_off,
     ), ""
 
 
-def told_end(
+def told_ends(
     replica: Replica, where: PartitionPrefix, copy: LogDirCopy, gone: Container[str] = ()
-) -> ToldEnd | None:
-    """Return how far the log must reach by what lies beside it, None if nothing tells.
+) -> Sequence[ToldEnd]:
+    """Return how far the log must reach by what lies beside it.
 
     Beside a broker at work it has to be asked before the log is read. A log that was closed ends at its recovery point;
     the high watermark stays above that where a recovery has cut the log, or of a deleted topic of the same name.
@@ -157,32 +162,30 @@ def told_end(
     listed = replica.store.list_level(replica.prefix).objects
     closed_at = copy.offset(RECOVERY_POINT_CHECKPOINT, where) if copy.had_clean_shutdown else None
     checkpoints = ends_by_checkpoints(replica.store, copy, where.topic, where.partition)
-    return max(
-        (
-            *(one for one in checkpoints if closed_at is None or one.end_offset <= closed_at),
-            *ends_by_files(replica.store, [one for one in listed if one.name not in gone]),
-        ),
-        key=lambda one: (one.end_offset, not _is_high_watermark(one)),
-        default=None,
+    return (
+        *(one for one in checkpoints if closed_at is None or one.end_offset <= closed_at),
+        *ends_by_files(replica.store, [one for one in listed if one.name not in gone]),
     )
 
 
-def _is_high_watermark(told: ToldEnd) -> bool:
-    """Return whether it may be of a deleted topic: of the other checkpoints brokers take such lines out at once."""
-    return told.witness.endswith(f"/{REPLICATION_OFFSET_CHECKPOINT}")
+def why_bounds_are_unknown(log: TieredLog, replica: Replica, ends: Iterable[ToldEnd]) -> str:
+    """Return why *log*, as it was read from *replica*, does not begin or end where it seems to; else empty.
 
-
-def why_bounds_are_unknown(log: TieredLog, replica: Replica, told: ToldEnd | None) -> str:
-    """Return why *log*, as it was read from *replica*, does not begin or end where it seems to; else empty."""
+    Args:
+        log: the local part.
+        replica: of the partition.
+        ends: by what lies beside it.
+    """
     first = log.segments[0].base_offset
-    if replica.log_start_offset is None and first > 0:
+    if replica.log_start_offset is None and log.log_start_offset < first:
         return (
             f"{replica.store.url}/{LOG_START_OFFSET_CHECKPOINT}: it has no line for this log, whose first segment "
             f"begins at {first}: where the log begins is not known. {_OF_ONE_MOMENT}; if that was killed before it "
             "wrote the line, let it run for a minute"
         )
+    told = furthest(ends, is_cut_off=log.is_cut_off)
     if told is not None and told.end_offset > log.log_end_offset:
-        is_late = _is_high_watermark(told)
+        is_late = told.is_high_watermark
         or_late = ", or a topic of its name was deleted just before, and that line is its" if is_late else ""
         return (
             f"{replica.store.url}/{replica.prefix.rstrip('/')}: the log ends at {log.log_end_offset}, and "
@@ -233,7 +236,8 @@ def why_cache_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> st
         return ""
     return (
         f"{place}: its first local segment begins at {first}, and the records of {TOPIC} end with the copy of offset "
-        f"{highest}: they are older than the log, or not all were copied. {_REMEDY}, copied at one moment"
+        f"{highest}: they are older than the log, or not all were copied. Remedy: beside brokers at work, ask again; "
+        "else give the log dirs of all brokers with --metadata, copied at one moment"
     )
 
 
@@ -243,18 +247,23 @@ class _End(NamedTuple):
     Attributes:
         offset: after the last record.
         size_bytes: up to there; what a broker has preallocated behind it is no part of the segment's size.
+        is_cut_off: whether what is behind it is anything else than that.
     """
 
     offset: int
     size_bytes: int
+    is_cut_off: bool = False
 
 
 def _read_end(replica: Replica, active: ArchivedSegment) -> _End | None:
+    stored = active.parts[PartKind.LOG]
     span = read_own_span(replica.store, PlainLayout(), active)
-    if span is not None and span.end_position is not None:
-        return _End(span.end_offset + 1, span.end_position)
     try:
-        with closing(replica.store.open(active.parts[PartKind.LOG].key)) as log:
-            return _End(active.base_offset, 0) if is_zero_range(log, 0, log.end_position) else None
+        with closing(replica.store.open(stored.key)) as log:
+            if span is None or span.end_position is None:
+                return _End(active.base_offset, 0) if is_zero_range(log, 0, log.end_position) else None
+            # Up to where it was when listed: a broker at work appends
+            is_whole = is_zero_range(log, span.end_position, stored.size_bytes)
+            return _End(span.end_offset + 1, span.end_position, is_cut_off=not is_whole)
     except OSError:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from recovery.archive.remote_size import held_size
@@ -39,7 +39,7 @@ class Foretold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedPartition:
-    """What brokers will delete of a partition; all figures but the name are None if that cannot be known.
+    """What brokers will delete of a partition; None is what cannot be known.
 
     Attributes:
         is_deleted: whether its topic was deleted: then no broker deletes what is left of it.
@@ -49,7 +49,8 @@ class RetainedPartition:
         at_next_start: what a broker before 4.3.2 deletes when it has been started anew, if it comes to look at
             retention before it has found out what is copied.
         in_retention: what is deleted at the next start alone: without right.
-        safe_retention_bytes: the `retention.bytes` with which nothing of that would be; -1 if there is no limit.
+        safe_retention_bytes: the `retention.bytes` with which nothing of that would be, which is the present one if
+            that does; -1 if there is no limit.
         never_deleted_bytes: of segments that no look at retention will delete, as long as the log's epochs stay.
     """
 
@@ -78,29 +79,33 @@ def retained(state: PartitionState, *, now_ms: int) -> RetainedPartition:
             is_deleted=True,
             never_deleted_bytes=None if state.cache is None else held_size(state.cache),
         )
-    cache = state.own_cache
-    if state.cache is None or cache is None or state.log is None or state.retention is None:
-        return RetainedPartition(topic=state.topic, topic_id=topic_id, partition=state.partition)
-    retention = Retention(state.retention.retention_ms, state.retention.retention_bytes)
-    rightly = expire(cache, state.log, retention, now_ms=now_ms)
-    anew = expire(cache, state.log, retention, now_ms=now_ms, knows_what_is_copied=False)
-    now = _foretold(rightly)
-    # Mostly the same segments: then they are held once
-    at_next_start = now if anew == rightly else _foretold(anew)
-    return RetainedPartition(
+    log, settings = state.log, state.retention
+    known = RetainedPartition(
         topic=state.topic,
         topic_id=topic_id,
         partition=state.partition,
-        retention=retention,
-        is_copy_disabled=state.retention.is_copy_disabled or state.is_disabled,
-        log_start_offset=state.log.log_start_offset,
+        retention=None if settings is None else Retention(settings.retention_ms, settings.retention_bytes),
+        is_copy_disabled=None if settings is None else settings.is_copy_disabled or state.is_disabled,
+        log_start_offset=None if log is None else log.log_start_offset,
+    )
+    cache, retention = state.own_cache, known.retention
+    if state.cache is None or cache is None or log is None or retention is None:
+        return known
+    rightly = expire(cache, log, retention, now_ms=now_ms)
+    anew = expire(cache, log, retention, now_ms=now_ms, knows_what_is_copied=False)
+    now = _foretold(rightly)
+    # Mostly the same segments: then they are held once
+    at_next_start = now if anew == rightly else _foretold(anew)
+    in_retention = _NOTHING if at_next_start is now else _in_retention(rightly, anew)
+    return replace(
+        known,
         now=now,
         at_next_start=at_next_start,
-        in_retention=_NOTHING if at_next_start is now else _in_retention(rightly, anew),
-        safe_retention_bytes=_safe_bytes(retention, state.log),
+        in_retention=in_retention,
+        safe_retention_bytes=_safe_bytes(retention, log) if len(in_retention) else retention.size_bytes,
         never_deleted_bytes=held_size(state.cache)
         if state.is_disabled
-        else sum(one.size_bytes for one in never_deleted(cache, state.log, rightly)),
+        else sum(one.size_bytes for one in never_deleted(cache, log, rightly)),
     )
 
 
@@ -111,8 +116,6 @@ def _in_retention(rightly: Expiry, anew: Expiry) -> DeletionTable:
 
 
 def _safe_bytes(retention: Retention, log: TieredLog) -> int:
-    if retention.size_bytes < 0:
-        return -1
     return min(retention.size_bytes + log.size_bytes, LONG_MAX)
 
 
@@ -297,4 +300,6 @@ def _words(one: RetainedPartition) -> str:
         return f"nothing to be deleted; {kept}"
     counts = ", ".join(f"{count:,} by {reason.value}" for reason, count in deletions.counts().items())
     size = bytes_text(deletions.size_bytes)
-    return f"to be deleted: {counts}, {size}; {kept}, and at {one.now.log_start_offset} then"
+    moved = one.now.log_start_offset != one.log_start_offset
+    then = f", and at {one.now.log_start_offset} then" if moved else ""
+    return f"to be deleted: {counts}, {size}; {kept}{then}"

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from recovery.archive.copy.account import CopyAccounts
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
-from recovery.archive.remote.remote_metadata import RemoteMetadata
-from recovery.archive.remote.replicas import Replica, Replicas
+from recovery.archive.remote.remote_metadata import RemoteMetadata, Source
+from recovery.archive.remote.replicas import Replica, Replicas, last_epoch
 from recovery.archive.remote_size import held_size
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
@@ -18,7 +18,7 @@ from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.partition_state import (
     PartitionState,
     read_tiered_log,
-    told_end,
+    told_ends,
     why_bounds_are_unknown,
     why_cache_is_behind,
     why_copy_is_in_part,
@@ -31,7 +31,7 @@ from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.check.finding import Finding
 from recovery.errors import UsageError
-from recovery.quantity import bytes_text, count_text
+from recovery.quantity import bytes_text, count_text, time_text
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import TOPIC, RemotePartition, metadata_partition
 
@@ -154,21 +154,23 @@ class TieringSurvey:
             if hiding := self._metadata.hiding(owner.topic_id, owner.partition):
                 cache = None
                 unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}{_remedy_of(hiding)}")
-        is_deleted = self._is_deleted(owner)
+        is_deleted, is_older = self._is_deleted(owner), self._why_topic_is_unknown(owner)
+        retention = None if is_deleted or is_older else self._retention(owner.topic, replica)
         log, why = None, ""
         if replica is None and not is_deleted:
             why = self._replicas.why_unread(where) or f"no replica was found. {_REMEDY}"
         if replica is not None and not is_deleted:
             copied = self._accounts[replica.store.url].folder(replica.prefix)
             gone = frozenset[str]() if copied is None else copied.gone
-            told = told_end(replica, where, self._copies[replica.store.url], gone)
-            why = why_copy_is_in_part(f"{replica.store.url}/{replica.prefix.rstrip('/')}", copied)
+            ends = told_ends(replica, where, self._copies[replica.store.url], gone)
+            place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
+            why = why_copy_is_in_part(place, copied) or self._why_out_of_sync(owner, replica, place)
             if not why:
-                log, why = read_tiered_log(replica, where, gone)
+                is_tiered = retention is None or retention.is_tiered is not False
+                log, why = read_tiered_log(replica, where, gone, is_tiered=is_tiered)
             if log is not None:
-                why = why_bounds_are_unknown(log, replica, told)
+                why = why_bounds_are_unknown(log, replica, ends)
                 log = None if why else log
-        retention = None if is_deleted else self._retention(owner.topic, replica)
         if log is not None and cache is not None and replica is not None:
             place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
             is_copied = retention is None or not retention.is_copy_disabled
@@ -181,7 +183,9 @@ class TieringSurvey:
                 log = log.as_led(cache)
         if why:
             unknown.append(f"its local part: {why}")
-        if retention is None and not is_deleted:
+        if is_older:
+            unknown.append(f"its topic: {is_older}")
+        elif retention is None and not is_deleted:
             unknown.append("its retention: no metadata log was found. Remedy: give --topic-config")
         return PartitionState(
             topic=owner.topic,
@@ -203,6 +207,23 @@ class TieringSurvey:
             for url, properties in self._properties.items()
             if properties and properties.node_id in node_ids
         )
+
+    def _why_out_of_sync(self, owner: RemotePartition, replica: Replica, place: str) -> str:
+        """Return why *replica*, at *place*, may be far behind the leader; empty if nothing says so."""
+        last = last_epoch(replica.epochs)
+        return self._why_behind(owner.topic_id, owner.partition, replica.store.url, last, place)
+
+    def _why_behind(self, topic_id: UUID, partition: int, log_dir: str, last: int, place: str) -> str:
+        assignment = self._metadata_log.assignments.of(topic_id, partition)
+        properties = self._properties[log_dir]
+        if assignment is None or not assignment.in_sync or properties is None or properties.node_id is None:
+            return ""
+        is_later = last > assignment.leader_epoch  # than that metadata log
+        if properties.node_id in assignment.in_sync or is_later:
+            return ""
+        in_sync = ", ".join(map(str, sorted(assignment.in_sync)))
+        out = f"broker {properties.node_id} is not in sync, by the metadata log; in sync: {in_sync}"
+        return f"{place}: {out}. {_REMEDY}"
 
     def _noted(self, state: PartitionState) -> PartitionState:
         """Return *state*, having warned of what is not known of it, and of what nobody deletes."""
@@ -236,11 +257,32 @@ class TieringSurvey:
         )
 
     def _is_deleted(self, owner: RemotePartition) -> bool:
-        """Return whether the cluster has no topic with this id any more: a name has one id at a time."""
-        if self._cluster is not None and self._cluster.damage is None:
-            return owner.topic_id not in self._topic_ids
-        ids = self._replicas.topic_ids(owner.topic)
-        return bool(ids) and owner.topic_id not in ids
+        """Return whether the cluster has no topic with this id any more.
+
+        Without a metadata log a folder tells of a later topic of the same name: a name has one id at a time.
+        """
+        if self._cluster is not None:
+            return owner.topic_id not in self._topic_ids and not self._why_topic_is_unknown(owner)
+        ids, first_ms = self._replicas.topic_ids(owner.topic), self._metadata.first_event_ms(owner.topic_id)
+        if owner.topic_id in ids or first_ms is None:
+            return False
+        others = map(self._metadata.first_event_ms, ids)
+        return any(other_ms is not None and first_ms < other_ms for other_ms in others)
+
+    def _why_topic_is_unknown(self, owner: RemotePartition) -> str:
+        """Return why the metadata log may not have come as far as a topic that it does not know; empty if it has.
+
+        A topic is created before anything of it is copied.
+        """
+        if self._cluster is None or owner.topic_id in self._topic_ids:
+            return ""
+        first_ms, end_ms = self._metadata.first_event_ms(owner.topic_id), self._cluster.max_timestamp_ms
+        if first_ms is None or first_ms <= end_ms:
+            return ""
+        return (
+            f"the metadata log ends at {time_text(end_ms)}, and the first of it was copied at {time_text(first_ms)}: "
+            f"whether it is there is not known. {_REMEDY}, or a later copy"
+        )
 
     def _why_cache_is_unknown(self, owner: RemotePartition) -> str:
         """Return why the partition of the topic in which its records would be was not read; empty if it was."""
@@ -261,19 +303,30 @@ class TieringSurvey:
             )
         if number is None:
             return f"how many partitions {TOPIC} has is not known without a metadata log. {_REMEDY}"
-        found = self._metadata.sources
-        return "" if number in found else f"{TOPIC}-{number}, which tells of them, was not found. {_REMEDY}"
+        if number not in self._metadata.sources:
+            return f"{TOPIC}-{number}, which tells of them, was not found. {_REMEDY}"
+        return self._why_metadata_is_in_part(number)
 
     def _why_metadata_is_in_part(self, number: int) -> str:
-        """Return why no copy has all of a partition of the topic, by their own word; empty if one may have it."""
+        """Return why no replica has all of a partition of the topic, as far as is known; empty if one may have it."""
         if number not in self._in_part:
             whys = []
             for source in self._metadata.sources.get(number, ()):
                 prefix = source.logs[0].key.removesuffix(source.logs[0].name)
                 copied = self._accounts[source.store.url].folder(prefix)
-                whys.append(why_copy_is_in_part(f"{source.store.url}/{prefix}".rstrip("/"), copied))
+                place = f"{source.store.url}/{prefix}".rstrip("/")
+                whys.append(
+                    why_copy_is_in_part(place, copied) or self._why_source_is_behind(source, number, place)
+                )
             self._in_part[number] = whys[0] if whys and all(whys) else ""
         return self._in_part[number]
+
+    def _why_source_is_behind(self, source: Source, number: int, place: str) -> str:
+        topic_id = None if self._cluster is None else self._cluster.topic_ids.get(TOPIC)
+        if topic_id is None:
+            return ""
+        last = last_epoch(source.epochs)
+        return self._why_behind(topic_id, number, source.store.url, last, place)
 
     def _retention(self, topic: str, replica: Replica | None = None) -> LogRetention | None:
         """Return the settings of a topic, as the broker has them that *replica* is of."""

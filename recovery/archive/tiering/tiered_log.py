@@ -30,12 +30,14 @@ class TieredLog:
         epochs: of its checkpoint, ascending, from the log start on.
         log_start_offset: of the whole log, its remote part included.
         log_end_offset: the offset after the last record.
+        is_cut_off: whether something behind its last batch is neither a batch nor preallocated.
     """
 
     segments: Sequence[LocalSegment]
     epochs: Sequence[LeaderEpochEntry]
     log_start_offset: int
     log_end_offset: int
+    is_cut_off: bool = False
 
     @property
     def local_log_start_offset(self) -> int:

@@ -275,7 +275,7 @@ WITNESSES = {
     f"{TOPIC}-0/leader-epoch-checkpoint": lambda end: encode_leader_epoch_checkpoint(
         [LeaderEpochEntry(0, 0), LeaderEpochEntry(4, end)]
     ),
-    f"{TOPIC}-0/{offset_index_name(48)}": lambda end: struct.pack(">iiiiq", 5, 300, end - 49, 700, 0),
+    f"{TOPIC}-0/{offset_index_name(48)}": lambda end: struct.pack(">iiii", 5, 300, end - 49, 700),
     f"{TOPIC}-0/{time_index_name(48)}": lambda end: struct.pack(">qiqi", 1, 5, 2, end - 49),
     f"{TOPIC}-0/{time_index_name(57)}": lambda end: b"",
 }
@@ -306,6 +306,19 @@ def test_a_log_that_ends_before_what_lies_beside_it_has_lost_its_end(tmp_path, n
         assert "ends at offset 57" in finding.detail
         assert str(tmp_path / name) in finding.detail
         assert metadata.hides_records(OWNER.topic_id, OWNER.partition)
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_an_index_with_room_may_have_entries_that_a_truncation_has_left(tmp_path, is_cut_off):
+    """Kafka zeroes none of them; a truncation leaves whole batches, though."""
+    logs = write_metadata(tmp_path, a_history())
+    index = tmp_path / f"{TOPIC}-0" / offset_index_name(48)
+    index.write_bytes(struct.pack(">iiii", 5, 300, 60 - 49, 700) + bytes(800))
+    size_bytes = logs[-1].stat().st_size - _last_batch_bytes(logs[-1]) + 20 * is_cut_off
+    logs[-1].write_bytes(logs[-1].read_bytes()[:size_bytes])
+    with read(tmp_path) as metadata:
+        assert rules(metadata) == ["torn-tail", "missing-end"] * is_cut_off
+        assert metadata.hides_records(OWNER.topic_id, OWNER.partition) is is_cut_off
 
 
 def _last_batch_bytes(log):

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -17,7 +18,10 @@ import pytest
 
 from recovery.archive.remote.log_batches import read_batches
 from recovery.archive.stores.local_store import LocalStore
+from recovery.archive.stores.store import Store
+from recovery.archive.tiering import survey
 from recovery.archive.tiering.deletion_table import DeletionTable
+from recovery.archive.tiering.metadata_log import MetadataLog, read_metadata_log
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.prometheus import metrics_text
 from recovery.archive.tiering.report import TieredPartition, TieringReport
@@ -288,7 +292,7 @@ def copied(archive: TieredArchive, into: Path) -> list[Path]:
     return [shutil.copytree(path, into / path.name) for path in archive.log_dirs]
 
 
-def folder_of(log_dirs: list[Path], name: str) -> Path:
+def folder_of(log_dirs: Sequence[Path], name: str) -> Path:
     (folder,) = (path / name for path in log_dirs if (path / name).is_dir())
     return folder
 
@@ -639,8 +643,11 @@ def test_what_is_left_of_a_deleted_topic_stands_beside_the_new_one_of_its_name(
     assert "plain-0: the topic was deleted" in retention.to_text()
 
 
-def test_replicas_on_brokers_that_are_not_given_are_told_of(archive: TieredArchive, tmp_path: Path) -> None:
+def test_replicas_on_brokers_that_are_not_given_are_told_of(
+    archive: TieredArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log_dirs = copied(archive, tmp_path)
+    let_be_in_sync(monkeypatch, 1, 7)
     files = [path / "meta.properties" for path in log_dirs]
     said = [file.read_text() for file in files]
     for texts, is_told in (
@@ -653,8 +660,22 @@ def test_replicas_on_brokers_that_are_not_given_are_told_of(archive: TieredArchi
         report, one = one_of(log_dirs, "plain", 1)
         assert (report.exit_code, one.figures.copy_unfinished) == (0, 0)
         assert [text.partition(", and what")[0] for text in report.warnings] == [
-            "1 partition, the first is plain-1: there are replicas on broker 1"
+            "plain-1: there are replicas on broker 1"
         ] * is_told
+
+
+def let_be_in_sync(monkeypatch: pytest.MonkeyPatch, *node_ids: int) -> None:
+    """Let the metadata log say that these brokers may lead each partition."""
+
+    def read(log_dirs: Sequence[Store]) -> MetadataLog:
+        log = read_metadata_log(log_dirs)
+        parts = {
+            key: replace(one, in_sync=node_ids, replicas=tuple(sorted({*one.replicas, *node_ids})))
+            for key, one in log.assignments.of_partitions.items()
+        }
+        return replace(log, assignments=replace(log.assignments, of_partitions=parts))
+
+    monkeypatch.setattr(survey, "read_metadata_log", read)
 
 
 def test_a_metadata_topic_that_has_lost_its_beginning_hides_what_it_said(
