@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from recovery.errors import UsageError
-from segfmt.java_text import parse_int, parse_long
+from segfmt.java_text import LONG_MIN, parse_int, parse_long
 
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _JAVA_BLANKS = "".join(map(chr, range(33)))
@@ -57,7 +57,7 @@ class LongKind:
     @property
     def expected(self) -> str:
         """The type and its lower limit."""
-        return f"an int64 of at least {self.minimum}"
+        return "an int64" if self.minimum == LONG_MIN else f"an int64 of at least {self.minimum}"
 
     def read(self, text: str) -> int | None:
         """Return the number in *text*, None if it is not an int64 or too small."""

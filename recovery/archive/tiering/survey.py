@@ -73,7 +73,7 @@ class TieringSurvey:
         self._absent = AbsentBrokers(stores, self._metadata_log.assignments)
         self._topic_ids = frozenset(() if self._cluster is None else self._cluster.topic_ids.values())
         self._configs = TopicConfigs(
-            broker=BrokerConfig.from_layers((Layer("the broker's properties", options.config),)),
+            broker=BrokerConfig.from_layers((Layer("-c or --property", options.config),)),
             records={} if self._cluster is None else self._cluster.topic_configs,
             overrides=options.topic_configs,
         )
