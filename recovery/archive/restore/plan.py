@@ -194,9 +194,8 @@ class Planner:
         if existing and (reason := _goes_back(planned, existing[0])) is not None:
             raise ValueError(reason)
         log_dir = self._place(source, existing, assignment)
-        return replace(
-            planned, log_dir=log_dir, warnings=(*planned.warnings, *self._unknown_retention(planned))
-        )
+        more_warnings = (*self._unknown_retention(planned), *self._gone(planned))
+        return replace(planned, log_dir=log_dir, warnings=(*planned.warnings, *more_warnings))
 
     def _place(
         self, source: SourcePartition, existing: Sequence[ExistingLog], assignment: Assignment | None
@@ -402,6 +401,19 @@ class Planner:
             yield (
                 f"what retention deletes at the broker's first check is not known: {why}. Remedy: see that the topic's "
                 "retention.ms keeps the records"
+            )
+
+    def _gone(self, planned: PlannedRestore) -> Iterator[str]:
+        """Yield a warning if this broker's log of the same topic had more than is restored."""
+        source, last = planned.source, planned.source.end_offset
+        told = self._target.told_end(source.where.topic, source.where.partition)
+        if last is None or told is None or source.topic_id != format_uuid(planned.topic_id):
+            return
+        end_offset, checkpoint = told
+        if end_offset > last + 1:
+            yield (
+                f"this broker's log had offsets {last + 1} to {end_offset - 1}, by {checkpoint}, and they are not in "
+                "the archive. Remedy: where another replica has them, let that lead instead"
             )
 
     def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:

@@ -29,6 +29,8 @@ from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
     FolderState,
     PartitionFolder,
     read_folder_name,
@@ -116,7 +118,13 @@ class Target:
         ]
         self._added = dict.fromkeys(dirs.log_dirs, 0)
         self._to_come: dict[str, str] = {}
-        self._log_starts = [_log_starts(target.log_dir) for target in self.log_dirs if target.is_live]
+        live = [target.log_dir for target in self.log_dirs if target.is_live]
+        self._log_starts = [_offsets(log_dir, LOG_START_OFFSET_CHECKPOINT) for log_dir in live]
+        self._ends = {
+            os.path.join(log_dir, name): _offsets(log_dir, name)
+            for log_dir in live
+            for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
+        }
 
     def topic_id(self, topic: str) -> UUID | None:
         """Return the id of a topic by the metadata log, None if it does not know it, or there is none."""
@@ -130,6 +138,15 @@ class Target:
         """Return the highest offset at which a log begins by the checkpoints of the log dirs; None without a line."""
         starts = [offsets[topic, partition] for offsets in self._log_starts if (topic, partition) in offsets]
         return max(starts, default=None)
+
+    def told_end(self, topic: str, partition: int) -> tuple[int, str] | None:
+        """Return how far a log reached by the checkpoints of the log dirs, and which says so; None without a line."""
+        ends = [
+            (offsets[topic, partition], path)
+            for path, offsets in self._ends.items()
+            if (topic, partition) in offsets
+        ]
+        return max(ends, default=None)
 
     def count_in(self, log_dir: str, folders: Iterable[str]) -> None:
         """Take *folders* in the stage of *log_dir* for there already, in a dry run: a restore moves them in first."""
@@ -322,9 +339,9 @@ def _without_lines(log_dir: str) -> OSError | str | None:
     return None
 
 
-def _log_starts(log_dir: str) -> Mapping[tuple[str, int], int]:
+def _offsets(log_dir: str, checkpoint: str) -> Mapping[tuple[str, int], int]:
     with suppress(OSError, FormatError):
-        return read_offset_checkpoint(read_small(os.path.join(log_dir, LOG_START_OFFSET_CHECKPOINT)))
+        return read_offset_checkpoint(read_small(os.path.join(log_dir, checkpoint)))
     return {}
 
 

@@ -127,6 +127,24 @@ def test_committed_offsets_that_are_gone_are_told(target: Sample, copy: Path) ->
     assert any(text.startswith("offsets 97 to 106 were committed") for text in one.warnings)
 
 
+@pytest.mark.parametrize("checkpoint", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_what_the_target_had_more_is_told(target: Sample, copy: Path, checkpoint: str) -> None:
+    """An older copy of a log whose disk is gone; in another cluster the lines are those of another topic."""
+    for log_dir in target.log_dirs:
+        for path in log_dir.glob("*-offset-checkpoint"):
+            path.write_bytes(encode_offset_checkpoint({}))
+    path = target.log_dirs[1] / checkpoint
+    path.write_bytes(encode_offset_checkpoint({("plain", 1): 107}))
+    assert not [text for text in restored(target, copy, dry_run=True).warnings if "had offsets" in text]
+    path.write_bytes(encode_offset_checkpoint({("plain", 1): 200}))
+    for dry_run in (True, False):
+        texts = [text for text in restored(target, copy, dry_run=dry_run).warnings if "had offsets" in text]
+        assert texts == [
+            f"this broker's log had offsets 107 to 199, by {path}, and they are not in the archive. Remedy: where "
+            "another replica has them, let that lead instead"
+        ]
+
+
 def test_a_log_start_that_cannot_be_read_is_no_missing_one(target: Sample, copy: Path) -> None:
     """A broker would begin with the first segment, and deleted records would be back without a word."""
     checkpoint = copy / "log-start-offset-checkpoint"

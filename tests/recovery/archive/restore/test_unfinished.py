@@ -121,7 +121,9 @@ def test_a_staged_log_that_lost_bytes_is_fetched_again(bench: Bench, batches: in
     data = staged[1].read_bytes()
     staged[1].write_bytes(data[: batches * read_record_batch_header(data, 0).size_bytes])
     report, found = bench.restored()
-    assert (report.exit_code, found["codecs-0"].warnings) == (0, ())
+    assert report.exit_code == 0
+    (warning,) = found["codecs-0"].warnings
+    assert warning.startswith("this broker's log had offsets 2086 to 2174, by ")
     archived = {path.name[:20]: path.read_bytes() for path in bench.archive.path.glob("codecs-0-*/*.log")}
     assert {path.stem: path.read_bytes() for path in (bench.log_dir / "codecs-0").glob("*.log")} == archived
 
