@@ -119,8 +119,7 @@ def missing_end(
     truncated = ", unless a new leader has truncated the log since" if end.is_doubtful else ""
     return [
         f"its last offset is {_log_end(ends) - 1}, and {end.witness} tells of {end.end_offset - 1}{truncated}. "
-        "Remedy: copy the "
-        f"log dir again; if its source is gone, which gives up what is missing, {RECOVER_COPY}"
+        f"Remedy: copy the log dir again; if its source is gone, which gives up what is missing, {RECOVER_COPY}"
     ]
 
 

@@ -13,7 +13,7 @@ from recovery.archive.remote_size import held_size
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.archive.tiering.absent_brokers import AbsentBrokers
-from recovery.archive.tiering.metadata_log import properties_of, read_metadata_log
+from recovery.archive.tiering.cluster_view import ClusterView
 from recovery.archive.tiering.options import TieringOptions
 from recovery.archive.tiering.partition_state import (
     PartitionState,
@@ -25,13 +25,14 @@ from recovery.archive.tiering.partition_state import (
     why_log_is_behind,
 )
 from recovery.archive.tiering.partition_warning import PartitionWarning
+from recovery.archive.tiering.tiered_log import TieredLog
 from recovery.broker.config import NEVER_TIERED_TOPICS, BrokerConfig, misspelled
 from recovery.broker.log_retention import LogRetention, retention_of
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.check.finding import Finding
 from recovery.errors import UsageError
-from recovery.quantity import bytes_text, count_text, time_text
+from recovery.quantity import bytes_text, count_text
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import TOPIC, RemotePartition, metadata_partition
 
@@ -58,11 +59,11 @@ class TieringSurvey:
         self._copies = {store.url: read_log_dir_copy(store, store.list_level("").objects) for store in stores}
         self._accounts = {store.url: CopyAccounts(store) for store in stores}
         self._in_part: dict[int, str] = {}
-        self._properties = {store.url: properties_of(store) for store in stores}
         # One only chooses; the other notes what is tiered here, and refuses names of anything else in the end
         self._is_wanted, self._is_chosen = options.choice(), options.choice()
         self.warnings: list[str] = [*options.config_notes, *misspelled(options.config)]
-        self._metadata_log = read_metadata_log(stores)
+        self._view = ClusterView(stores, metadata, self._replicas)
+        self._metadata_log = self._view.metadata_log
         self.warnings += self._metadata_log.warnings
         self.warnings += [
             f"{text}: whether the copy is whole is not known"
@@ -71,7 +72,6 @@ class TieringSurvey:
         ]
         self._cluster = self._metadata_log.cluster
         self._absent = AbsentBrokers(stores, self._metadata_log.assignments)
-        self._topic_ids = frozenset(() if self._cluster is None else self._cluster.topic_ids.values())
         self._configs = TopicConfigs(
             broker=BrokerConfig.from_layers((Layer("-c or --property", options.config),)),
             records={} if self._cluster is None else self._cluster.topic_configs,
@@ -102,7 +102,7 @@ class TieringSurvey:
                 continue
             seen.add((replica.topic_id, partition))
             owner = RemotePartition(topic=topic, topic_id=replica.topic_id, partition=partition)
-            if not self._is_deleted(owner) and self._is_chosen(where):
+            if not self._view.is_deleted(owner) and self._is_chosen(where):
                 yield self._noted(self._state(owner))
         yield from self._without_trace(seen)
         among = ", ".join(store.url for store in self._stores)
@@ -144,7 +144,7 @@ class TieringSurvey:
 
     def _state(self, owner: RemotePartition) -> PartitionState:
         where = _where(owner.topic, owner.partition, owner.topic_id)
-        replica = self._replicas.of(where, self._in_sync(owner))
+        replica = self._replicas.of(where, self._view.may_lead(owner))
         unknown: list[str] = []
         cache = None
         if why := self._why_cache_is_unknown(owner):
@@ -154,25 +154,15 @@ class TieringSurvey:
             if hiding := self._metadata.hiding(owner.topic_id, owner.partition):
                 cache = None
                 unknown.append(f"its remote segments: {hiding.file}: {hiding.detail}{_remedy_of(hiding)}")
-        is_deleted, is_older = self._is_deleted(owner), self._why_topic_is_unknown(owner)
-        retention = None if is_deleted or is_older else self._retention(owner.topic, replica)
+        is_deleted, why_no_topic = self._view.is_deleted(owner), self._view.why_topic_is_unknown(owner)
+        retention = None if is_deleted or why_no_topic else self._retention(owner.topic, replica)
         log, why = None, ""
         if replica is None and not is_deleted:
             why = self._replicas.why_unread(where) or f"no replica was found. {_REMEDY}"
         if replica is not None and not is_deleted:
-            copied = self._accounts[replica.store.url].folder(replica.prefix)
-            gone = frozenset[str]() if copied is None else copied.gone
-            ends = told_ends(replica, where, self._copies[replica.store.url], gone)
-            place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
-            why = why_copy_is_in_part(place, copied) or self._why_out_of_sync(owner, replica, place)
-            if not why:
-                is_tiered = retention is None or retention.is_tiered is not False
-                log, why = read_tiered_log(replica, where, gone, is_tiered=is_tiered)
-            if log is not None:
-                why = why_bounds_are_unknown(log, replica, ends)
-                log = None if why else log
+            log, why = self._read_log(owner, replica, retention)
         if log is not None and cache is not None and replica is not None:
-            place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
+            place = _place(replica)
             is_copied = retention is None or not retention.is_copy_disabled
             if why := why_log_is_behind(log, cache, place):
                 log = None
@@ -183,8 +173,8 @@ class TieringSurvey:
                 log = log.as_led(cache)
         if why:
             unknown.append(f"its local part: {why}")
-        if is_older:
-            unknown.append(f"its topic: {is_older}")
+        if why_no_topic:
+            unknown.append(f"its topic: {why_no_topic}")
         elif retention is None and not is_deleted:
             unknown.append("its retention: no metadata log was found. Remedy: give --topic-config")
         return PartitionState(
@@ -198,32 +188,28 @@ class TieringSurvey:
             unknown=tuple(unknown),
         )
 
-    def _in_sync(self, owner: RemotePartition) -> frozenset[str]:
-        """Return the URLs of the log dirs of brokers that may lead a partition; if none may, of all that have it."""
-        assignment = self._metadata_log.assignments.of(owner.topic_id, owner.partition)
-        node_ids = () if assignment is None else assignment.in_sync or assignment.replicas
-        return frozenset(
-            url
-            for url, properties in self._properties.items()
-            if properties and properties.node_id in node_ids
+    def _read_log(
+        self, owner: RemotePartition, replica: Replica, retention: LogRetention | None
+    ) -> tuple[TieredLog | None, str]:
+        """Return the local part of a partition by a replica, and why it is None."""
+        where = _where(owner.topic, owner.partition, owner.topic_id)
+        copied = self._accounts[replica.store.url].folder(replica.prefix)
+        gone = frozenset[str]() if copied is None else copied.gone
+        ends = told_ends(replica, where, self._copies[replica.store.url], gone)
+        why = why_copy_is_in_part(_place(replica), copied) or self._view.why_out_of_sync(
+            owner.topic_id,
+            owner.partition,
+            log_dir=replica.store.url,
+            last_epoch=last_epoch(replica.epochs),
+            place=_place(replica),
         )
-
-    def _why_out_of_sync(self, owner: RemotePartition, replica: Replica, place: str) -> str:
-        """Return why *replica*, at *place*, may be far behind the leader; empty if nothing says so."""
-        last = last_epoch(replica.epochs)
-        return self._why_behind(owner.topic_id, owner.partition, replica.store.url, last, place)
-
-    def _why_behind(self, topic_id: UUID, partition: int, log_dir: str, last: int, place: str) -> str:
-        assignment = self._metadata_log.assignments.of(topic_id, partition)
-        properties = self._properties[log_dir]
-        if assignment is None or not assignment.in_sync or properties is None or properties.node_id is None:
-            return ""
-        is_later = last > assignment.leader_epoch  # than that metadata log
-        if properties.node_id in assignment.in_sync or is_later:
-            return ""
-        in_sync = ", ".join(map(str, sorted(assignment.in_sync)))
-        out = f"broker {properties.node_id} is not in sync, by the metadata log; in sync: {in_sync}"
-        return f"{place}: {out}. {_REMEDY}"
+        if why:
+            return None, why
+        is_tiered = retention is None or retention.is_tiered is not False
+        log, why = read_tiered_log(replica, where, gone, is_tiered=is_tiered)
+        if log is not None:
+            why = why_bounds_are_unknown(log, replica, ends)
+        return None if why else log, why
 
     def _noted(self, state: PartitionState) -> PartitionState:
         """Return *state*, having warned of what is not known of it, and of what nobody deletes."""
@@ -251,37 +237,9 @@ class TieringSurvey:
         replica = self._replicas.of(_where(state.topic, state.partition, state.topic_id))
         if replica is None:
             return ""
-        place = f"{replica.store.url}/{replica.prefix.rstrip('/')}"
+        place = _place(replica)
         return (
             f"; its replica {place} does not count, unless the metadata log that was given is older than it"
-        )
-
-    def _is_deleted(self, owner: RemotePartition) -> bool:
-        """Return whether the cluster has no topic with this id any more.
-
-        Without a metadata log a folder tells of a later topic of the same name: a name has one id at a time.
-        """
-        if self._cluster is not None:
-            return owner.topic_id not in self._topic_ids and not self._why_topic_is_unknown(owner)
-        ids, first_ms = self._replicas.topic_ids(owner.topic), self._metadata.first_event_ms(owner.topic_id)
-        if owner.topic_id in ids or first_ms is None:
-            return False
-        others = map(self._metadata.first_event_ms, ids)
-        return any(other_ms is not None and first_ms < other_ms for other_ms in others)
-
-    def _why_topic_is_unknown(self, owner: RemotePartition) -> str:
-        """Return why the metadata log may not have come as far as a topic that it does not know; empty if it has.
-
-        A topic is created before anything of it is copied.
-        """
-        if self._cluster is None or owner.topic_id in self._topic_ids:
-            return ""
-        first_ms, end_ms = self._metadata.first_event_ms(owner.topic_id), self._cluster.max_timestamp_ms
-        if first_ms is None or first_ms <= end_ms:
-            return ""
-        return (
-            f"the metadata log ends at {time_text(end_ms)}, and the first of it was copied at {time_text(first_ms)}: "
-            f"whether it is there is not known. {_REMEDY}, or a later copy"
         )
 
     def _why_cache_is_unknown(self, owner: RemotePartition) -> str:
@@ -293,7 +251,7 @@ class TieringSurvey:
             for one in sorted(read_from):
                 if why := self._why_metadata_is_in_part(one):
                     return why
-            if number is None or read_from == {number} or self._is_deleted(owner):
+            if number is None or read_from == {number} or self._view.is_deleted(owner):
                 return ""
             named = ", ".join(f"{TOPIC}-{one}" for one in sorted(read_from))
             return (
@@ -326,13 +284,15 @@ class TieringSurvey:
         if topic_id is None:
             return ""
         last = last_epoch(source.epochs)
-        return self._why_behind(topic_id, number, source.store.url, last, place)
+        return self._view.why_out_of_sync(
+            topic_id, number, log_dir=source.store.url, last_epoch=last, place=place
+        )
 
     def _retention(self, topic: str, replica: Replica | None = None) -> LogRetention | None:
         """Return the settings of a topic, as the broker has them that *replica* is of."""
         if self._cluster is None and topic not in self._configs.overrides:
             return None
-        properties = None if replica is None else self._properties[replica.store.url]
+        properties = None if replica is None else self._view.properties[replica.store.url]
         node_id = self._configs.broker.node_id if properties is None else properties.node_id
         return retention_of(topic, self._configs, self._cluster, node_id)
 
@@ -372,6 +332,11 @@ def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:
     if not metadata.sources:
         named = ", ".join(store.url for store in stores)
         raise UsageError(f"{named}: no partition of {TOPIC} is in it. {_REMEDY}, or copies of them")
+
+
+def _place(replica: Replica) -> str:
+    """Return the URL of a replica's folder."""
+    return f"{replica.store.url}/{replica.prefix.rstrip('/')}"
 
 
 def _where(topic: str, partition: int, topic_id: UUID | None) -> PartitionPrefix:

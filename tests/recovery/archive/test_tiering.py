@@ -19,7 +19,7 @@ import pytest
 from recovery.archive.remote.log_batches import read_batches
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.store import Store
-from recovery.archive.tiering import survey
+from recovery.archive.tiering import cluster_view
 from recovery.archive.tiering.deletion_table import DeletionTable
 from recovery.archive.tiering.metadata_log import MetadataLog, read_metadata_log
 from recovery.archive.tiering.options import TieringOptions
@@ -675,7 +675,7 @@ def let_be_in_sync(monkeypatch: pytest.MonkeyPatch, *node_ids: int) -> None:
         }
         return replace(log, assignments=replace(log.assignments, of_partitions=parts))
 
-    monkeypatch.setattr(survey, "read_metadata_log", read)
+    monkeypatch.setattr(cluster_view, "read_metadata_log", read)
 
 
 def test_a_metadata_topic_that_has_lost_its_beginning_hides_what_it_said(
