@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recovery.archive.check.report import ArchiveReport
+from recovery.plan.actions import TEMPORARY_SUFFIX
 from tests.brokers.tiered_broker import TieredArchive
 from tests.recovery.spark.conftest import opened
 from tests.recovery.spark.test_archive import expected, run, said, tiered, topic_configs, tree_of
@@ -110,6 +111,8 @@ def test_what_two_attempts_write_is_there_once(
     assert said(report) == said(expected)
     rebuilt = tree_of(recovered_in(expected.output))
     for one in (report, again):
-        assert tree_of(output / "recovered" / one.run) == rebuilt
+        tree = tree_of(output / "recovered" / one.run)
+        # Spark may end a late attempt while it writes
+        assert {name: data for name, data in tree.items() if not name.endswith(TEMPORARY_SUFFIX)} == rebuilt
     assert said(again)["objects"] == said(report)["objects"]
     assert again.known_segments == report.summary.segments
