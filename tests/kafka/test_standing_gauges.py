@@ -115,12 +115,14 @@ def is_copied_in_part(archive: TieredArchive, topic: str) -> bool:
 
 
 def produce(broker: Broker, topic: str) -> None:
-    """Write enough for some segments."""
-    broker.run_tool(
+    """Write enough for some segments; a broker refuses batches longer than a segment, as a busy producer sends them."""
+    printed = broker.run_tool(
         "org.apache.kafka.tools.ProducerPerformance",
         *("--bootstrap-server", broker.bootstrap_servers, "--topic", topic),
         *("--num-records", "300", "--record-size", "400", "--throughput", "-1"),
+        *("--command-property", "batch.size=4000"),
     )
+    assert "300 records sent" in printed, printed
 
 
 def test_a_store_that_fails_hangs_or_does_not_delete(tmp_path: Path) -> None:
