@@ -19,7 +19,7 @@ def copied_log_start(
         log_dir: its checkpoints.
         where: the partition.
     """
-    for finding in log_dir.findings:
-        if finding.file == LOG_START_OFFSET_CHECKPOINT:
-            return None, PlannedFault(prefix + finding.file, Fault(finding.rule, finding.detail))
+    finding = log_dir.fault(LOG_START_OFFSET_CHECKPOINT)
+    if finding is not None:
+        return None, PlannedFault(prefix + finding.file, Fault(finding.rule, finding.detail))
     return log_dir.offset(LOG_START_OFFSET_CHECKPOINT, where), None

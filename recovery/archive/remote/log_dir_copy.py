@@ -71,6 +71,10 @@ class LogDirCopy:
         """Return what the checkpoint of this name says of a partition, None if it has no line for it."""
         return self.offsets.get(checkpoint, {}).get((where.topic, where.partition))
 
+    def fault(self, checkpoint: str) -> Finding | None:
+        """Return why the checkpoint of this name says nothing, None if it can be read, or is missing."""
+        return next((finding for finding in self.findings if finding.file == checkpoint), None)
+
 
 def read_log_dir_copy(store: Store, objects: Sequence[StoredObject]) -> LogDirCopy:
     """Return what the *objects* next to the partitions' folders say."""

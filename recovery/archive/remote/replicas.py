@@ -52,6 +52,11 @@ class Replica:
     log_start_fault: Finding | None
     epochs: tuple[LeaderEpochEntry, ...]
 
+    @property
+    def url(self) -> str:
+        """Of the partition's folder."""
+        return f"{self.store.url}/{self.prefix.rstrip('/')}"
+
 
 def topic_id_of(where: PartitionPrefix) -> UUID | None:
     """Return the topic's id, None if the layout's names have none or it is malformed."""

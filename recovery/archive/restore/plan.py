@@ -409,11 +409,10 @@ class Planner:
         told = self._target.told_end(source.where.topic, source.where.partition)
         if last is None or told is None or source.topic_id != format_uuid(planned.topic_id):
             return
-        end_offset, checkpoint = told
-        if end_offset > last + 1:
+        if told.end_offset > last + 1:
             yield (
-                f"this broker's log had offsets {last + 1} to {end_offset - 1}, by {checkpoint}, and they are not in "
-                "the archive. Remedy: where another replica has them, let that lead instead"
+                f"this broker's log had offsets {last + 1} to {told.end_offset - 1}, by {told.witness}, and they are "
+                "not in the archive. Remedy: where another replica has them, let that lead instead"
             )
 
     def _is_there(self, planned: PlannedRestore, existing: ExistingLog) -> bool:

@@ -344,7 +344,7 @@ class _Run:
             return []
         return [
             f"offsets {last.end_offset + 1} to {log.log_end_offset - 1} are not archived, and are given up: "
-            f"{replica.store.url}/{replica.prefix.rstrip('/')} has them"
+            f"{replica.url} has them"
         ]
 
     # -- at work -----------------------------------------------------------------------------------------------

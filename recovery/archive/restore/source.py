@@ -283,15 +283,18 @@ def _partition(
     gaps: list[str] = []
     warnings: list[str] = []
     end = None
+    start = None
     if not reasons:
         segments, ends = measured(store, layout, segments)
         end = ends[-1] if ends else None
-        copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
         if layout.is_tiered:
+            start = None if broker is None else broker.log_start(where)[0]
             reasons += [f"{gap}. {_SOUND_SEGMENTS}" for gap in _gaps(segments, ends)]
             if remote is None:
                 warnings.append(_BY_NAMES_ALONE)
         else:
+            copy = read_log_dir_copy(store, walked.siblings)
+            start = copy.offset(LOG_START_OFFSET_CHECKPOINT, where)
             if copy.offset(CLEANER_OFFSET_CHECKPOINT, where) is None:
                 gaps = _gaps(segments, ends)
             reasons += [*_overlaps(segments, ends), *missing_end(store, objects, copy, where, ends)]
@@ -303,7 +306,6 @@ def _partition(
     for texts in [reasons] if reasons else [warnings, *([gaps] if gaps else [])]:
         texts += left_out  # beside gaps, too, as they may be what it lacks
     epochs: Sequence[LeaderEpochEntry] = ()
-    start = None
     if segments and not reasons:
         try:
             epochs = _epochs(store, layout, where, segments[-1].segment)
@@ -315,14 +317,13 @@ def _partition(
             )
             remedy = _remedy(error) if layout.is_tiered else _WITHOUT_EPOCHS
             reasons.append(f"{name}: {error_text(error)}. {remedy}")
-        start = _log_start(store, layout, walked, broker)
     return SourcePartition(
         where=where,
         layout=layout,
         topic_id=where.topic_id or _topic_id(store, where),
         segments=segments,
         epochs=epochs,
-        log_start_offset=start,
+        log_start_offset=start if segments else None,
         end_offset=end,
         snapshots_before=[one for one in walked.partition.others if file_kind(one.name) is FileKind.SNAPSHOT],
         gaps=tuple(gaps),
@@ -513,20 +514,17 @@ def _unknown_start(copy: LogDirCopy) -> list[str]:
 
     Differs: LogManager.loadLogs resets the start to the first segment, which brings deleted records back.
     """
-    return [
-        f"{one.file}: {one.detail}, so where the log begins is not known. "
-        f"{READABLE if one.rule == 'unreadable' else _WITHOUT_START}"
-        for one in copy.findings
-        if one.file == LOG_START_OFFSET_CHECKPOINT
-    ]
+    fault = copy.fault(LOG_START_OFFSET_CHECKPOINT)
+    if fault is None:
+        return []
+    remedy = READABLE if fault.rule == "unreadable" else _WITHOUT_START
+    return [f"{fault.file}: {fault.detail}, so where the log begins is not known. {remedy}"]
 
 
 def _unknown_end(copy: LogDirCopy) -> list[str]:
     """Return what the other checkpoints of a copied log dir do not tell, because they cannot be read."""
     return [
-        f"{one.file}: {one.detail}, so {_UNTOLD[one.file]}"
-        for one in copy.findings
-        if one.file != LOG_START_OFFSET_CHECKPOINT
+        f"{one.file}: {one.detail}, so {_UNTOLD[one.file]}" for one in copy.findings if one.file in _UNTOLD
     ]
 
 
@@ -569,11 +567,3 @@ def _epochs(
     except FileNotFoundError:
         return ()
     return read_leader_epoch_checkpoint(data)
-
-
-def _log_start(store: Store, layout: Layout, walked: Walked, broker: BrokerView | None) -> int | None:
-    where = walked.partition.where
-    if not layout.is_tiered:
-        beside = [stored for stored in walked.siblings if stored.name == LOG_START_OFFSET_CHECKPOINT]
-        return read_log_dir_copy(store, beside).offset(LOG_START_OFFSET_CHECKPOINT, where)
-    return None if broker is None else broker.log_start(where)[0]

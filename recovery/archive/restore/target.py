@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
+from recovery.archive.remote.told_ends import ToldEnd
 from recovery.archive.restore.placement import next_log_dirs
 from recovery.broker.assignments import Assignment, Assignments, read_assignments
 from recovery.broker.cluster_metadata import ClusterMetadata
@@ -139,10 +140,10 @@ class Target:
         starts = [offsets[topic, partition] for offsets in self._log_starts if (topic, partition) in offsets]
         return max(starts, default=None)
 
-    def told_end(self, topic: str, partition: int) -> tuple[int, str] | None:
-        """Return how far a log reached by the checkpoints of the log dirs, and which says so; None without a line."""
+    def told_end(self, topic: str, partition: int) -> ToldEnd | None:
+        """Return how far a log reached by the checkpoints of the log dirs; None without a line."""
         ends = [
-            (offsets[topic, partition], path)
+            ToldEnd(offsets[topic, partition], path)
             for path, offsets in self._ends.items()
             if (topic, partition) in offsets
         ]

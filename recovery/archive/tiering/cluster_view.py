@@ -9,10 +9,11 @@ from recovery.archive.remote.remote_metadata import RemoteMetadata
 from recovery.archive.remote.replicas import Replicas
 from recovery.archive.stores.store import Store
 from recovery.archive.tiering.metadata_log import properties_of, read_metadata_log
+from recovery.archive.tiering.options import ALL_LOG_DIRS
 from recovery.quantity import time_text
 from segfmt.remote_log_metadata import RemotePartition
 
-_REMEDY = "Remedy: give the log dirs of all brokers with --metadata"
+_REMEDY = f"Remedy: {ALL_LOG_DIRS}"
 
 
 class ClusterView:

@@ -11,6 +11,9 @@ from recovery.archive.stores.stores import open_archive
 from recovery.errors import UsageError
 from recovery.logdir.choice import PartitionChoice
 
+ALL_LOG_DIRS = "give the log dirs of all brokers with --metadata"
+"""What to do where something is not known by those that were given."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieringOptions:

@@ -21,6 +21,7 @@ from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.replicas import Replica
 from recovery.archive.remote.told_ends import ToldEnd, ends_by_checkpoints, ends_by_files, furthest
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.tiering.options import ALL_LOG_DIRS
 from recovery.archive.tiering.tiered_log import LocalSegment, TieredLog
 from recovery.broker.log_retention import LogRetention
 from recovery.read.batch_probe import is_zero_range
@@ -33,7 +34,7 @@ from segfmt.filenames import (
 from segfmt.remote_log_metadata import TOPIC, RemoteSegmentState
 
 _OF_ONE_MOMENT = "Remedy: copy the log dir while its broker is down"
-_REMEDY = "Remedy: give the log dirs of all brokers with --metadata"
+_REMEDY = f"Remedy: {ALL_LOG_DIRS}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +189,7 @@ def why_bounds_are_unknown(log: TieredLog, replica: Replica, ends: Iterable[Told
         is_late = told.is_high_watermark
         or_late = ", or a topic of its name was deleted just before, and that line is its" if is_late else ""
         return (
-            f"{replica.store.url}/{replica.prefix.rstrip('/')}: the log ends at {log.log_end_offset}, and "
+            f"{replica.url}: the log ends at {log.log_end_offset}, and "
             f"{told.witness} tells of offset {told.end_offset - 1}: its end is missing{or_late}. Remedy: "
             f"{'beside a broker at work, ask again; else ' if is_late else ''}recover the log dir, or copy it whole "
             "while its broker is down"
@@ -207,7 +208,7 @@ def why_log_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> str:
     if cache.segments and not log.epochs:
         return (
             f"{place}/{LEADER_EPOCH_CHECKPOINT}: it has no leader epochs, or is missing or malformed, and segments "
-            f"were copied. Remedy: copy the folder whole, or give the log dirs of all brokers with --metadata"
+            f"were copied. Remedy: copy the folder whole, or {ALL_LOG_DIRS}"
         )
     if not finished:
         return ""
@@ -237,7 +238,7 @@ def why_cache_is_behind(log: TieredLog, cache: RemoteLogCache, place: str) -> st
     return (
         f"{place}: its first local segment begins at {first}, and the records of {TOPIC} end with the copy of offset "
         f"{highest}: they are older than the log, or not all were copied. Remedy: beside brokers at work, ask again; "
-        "else give the log dirs of all brokers with --metadata, copied at one moment"
+        f"else {ALL_LOG_DIRS}, copied at one moment"
     )
 
 
@@ -258,12 +259,15 @@ class _End(NamedTuple):
 def _read_end(replica: Replica, active: ArchivedSegment) -> _End | None:
     stored = active.parts[PartKind.LOG]
     span = read_own_span(replica.store, PlainLayout(), active)
+    position = None if span is None else span.end_position
+    # Up to where it was when listed: a broker at work appends
+    if span is not None and position is not None and position >= stored.size_bytes:
+        return _End(span.end_offset + 1, position)
     try:
         with closing(replica.store.open(stored.key)) as log:
-            if span is None or span.end_position is None:
+            if span is None or position is None:
                 return _End(active.base_offset, 0) if is_zero_range(log, 0, log.end_position) else None
-            # Up to where it was when listed: a broker at work appends
-            is_whole = is_zero_range(log, span.end_position, stored.size_bytes)
-            return _End(span.end_offset + 1, span.end_position, is_cut_off=not is_whole)
+            is_whole = is_zero_range(log, position, stored.size_bytes)
+            return _End(span.end_offset + 1, position, is_cut_off=not is_whole)
     except OSError:
         return None

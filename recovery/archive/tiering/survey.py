@@ -14,7 +14,7 @@ from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.archive.tiering.absent_brokers import AbsentBrokers
 from recovery.archive.tiering.cluster_view import ClusterView
-from recovery.archive.tiering.options import TieringOptions
+from recovery.archive.tiering.options import ALL_LOG_DIRS, TieringOptions
 from recovery.archive.tiering.partition_state import (
     PartitionState,
     read_tiered_log,
@@ -36,8 +36,7 @@ from recovery.quantity import bytes_text, count_text
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import TOPIC, RemotePartition, metadata_partition
 
-_ALL_LOG_DIRS = "give the log dirs of all brokers with --metadata"
-_REMEDY = f"Remedy: {_ALL_LOG_DIRS}"
+_REMEDY = f"Remedy: {ALL_LOG_DIRS}"
 
 
 class TieringSurvey:
@@ -162,11 +161,10 @@ class TieringSurvey:
         if replica is not None and not is_deleted:
             log, why = self._read_log(owner, replica, retention)
         if log is not None and cache is not None and replica is not None:
-            place = _place(replica)
             is_copied = retention is None or not retention.is_copy_disabled
-            if why := why_log_is_behind(log, cache, place):
+            if why := why_log_is_behind(log, cache, replica.url):
                 log = None
-            elif is_copied and (behind := why_cache_is_behind(log, cache, place)):
+            elif is_copied and (behind := why_cache_is_behind(log, cache, replica.url)):
                 cache = None
                 unknown.append(f"its remote segments: {behind}")
             elif retention is not None and retention.is_tiered and is_copied:
@@ -196,12 +194,12 @@ class TieringSurvey:
         copied = self._accounts[replica.store.url].folder(replica.prefix)
         gone = frozenset[str]() if copied is None else copied.gone
         ends = told_ends(replica, where, self._copies[replica.store.url], gone)
-        why = why_copy_is_in_part(_place(replica), copied) or self._view.why_out_of_sync(
+        why = why_copy_is_in_part(replica.url, copied) or self._view.why_out_of_sync(
             owner.topic_id,
             owner.partition,
             log_dir=replica.store.url,
             last_epoch=last_epoch(replica.epochs),
-            place=_place(replica),
+            place=replica.url,
         )
         if why:
             return None, why
@@ -237,10 +235,7 @@ class TieringSurvey:
         replica = self._replicas.of(_where(state.topic, state.partition, state.topic_id))
         if replica is None:
             return ""
-        place = _place(replica)
-        return (
-            f"; its replica {place} does not count, unless the metadata log that was given is older than it"
-        )
+        return f"; its replica {replica.url} does not count, unless the metadata log that was given is older than it"
 
     def _why_cache_is_unknown(self, owner: RemotePartition) -> str:
         """Return why the partition of the topic in which its records would be was not read; empty if it was."""
@@ -306,7 +301,7 @@ def _remedy_of(hiding: Finding) -> str:
     if hiding.detail.startswith("malformed-record"):  # it is the same in every replica
         return ""
     readable = "see that this user can read it, or " if hiding.detail.startswith("unreadable") else ""
-    return f". Remedy: {readable}{_ALL_LOG_DIRS}"
+    return f". Remedy: {readable}{ALL_LOG_DIRS}"
 
 
 def _doubts(state: PartitionState) -> str:
@@ -332,11 +327,6 @@ def refuse_nothing(stores: Sequence[Store], metadata: RemoteMetadata) -> None:
     if not metadata.sources:
         named = ", ".join(store.url for store in stores)
         raise UsageError(f"{named}: no partition of {TOPIC} is in it. {_REMEDY}, or copies of them")
-
-
-def _place(replica: Replica) -> str:
-    """Return the URL of a replica's folder."""
-    return f"{replica.store.url}/{replica.prefix.rstrip('/')}"
 
 
 def _where(topic: str, partition: int, topic_id: UUID | None) -> PartitionPrefix:
