@@ -15,6 +15,7 @@ class PartitionFacts:
         had_clean_shutdown: whether the marker is there.
         recovery_point, log_start_offset, high_watermark: offsets from the checkpoints' lines, None without a line.
         topic_id: that of the topic in the metadata log, None if unknown.
+        is_topic_gone: whether a metadata log was read, and has no topic of this name.
         is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
         is_metadata_log: whether it is `__cluster_metadata-0`, which no checkpoint and no marker concerns.
         is_preallocated: whether new logs get their full size at once.
@@ -35,6 +36,7 @@ class PartitionFacts:
     high_watermark: int | None
     is_contiguous: bool
     topic_id: UUID | None = None
+    is_topic_gone: bool = False
     is_metadata_log: bool = False
     is_preallocated: bool = False
     segment_index_bytes: int | None = None

@@ -231,6 +231,12 @@ class PartitionCheck:
             self._add(snapshot_name(self.files.base_offsets[-1]), "missing-snapshot", detail)
 
     def _judge_topic_id(self) -> None:
+        """Judge whether a broker that starts would set the log aside. Kafka: LogManager.isStrayReplica."""
+        if not self._has_lines:
+            return
+        if self.facts.is_topic_gone and not self.facts.is_live:
+            detail = "the metadata log has no topic of this name: a broker that starts calls the log stray"
+            self._add(PARTITION_METADATA, "topic-id", detail, is_note=True)
         expected_id, stored_id = self.facts.topic_id, self.files.topic_id
         if None not in (expected_id, stored_id) and expected_id != stored_id:
             assert expected_id is not None

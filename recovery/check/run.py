@@ -75,12 +75,14 @@ class TopicFacts:
     Attributes:
         is_contiguous: whether nothing is ever compacted away, as far as is known.
         topic_id: that in the metadata log, None if unknown.
+        is_gone: whether a metadata log was read, and has no topic of this name.
     """
 
     is_contiguous: bool = False
     is_preallocated: bool = False
     segment_index_bytes: int | None = None
     topic_id: UUID | None = None
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +245,7 @@ class VerifyRun:
             high_watermark=checked_dir.files.offset(REPLICATION_OFFSET_CHECKPOINT, folder),
             is_contiguous=topic.is_contiguous and not was_cleaned,
             topic_id=topic.topic_id,
+            is_topic_gone=topic.is_gone,
             is_metadata_log=folder.topic == CLUSTER_METADATA_TOPIC,
             is_preallocated=topic.is_preallocated,
             segment_index_bytes=topic.segment_index_bytes,

@@ -52,6 +52,7 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(**(options | {"allow_abbrev": False, "formatter_class": _HelpFormatter}))
+        self._given: tuple[str, ...] = ()
 
     def format_help(self) -> str:
         """Name the manual page, which the package installs."""
@@ -63,6 +64,7 @@ class _Parser(argparse.ArgumentParser):
         if self._subparsers and not words:
             self.print_help()
             self.exit(1)
+        self._given = tuple(words)
         first = words[0] if self._subparsers else ""
         if first.startswith("-") and first not in self._option_string_actions:
             hint = self._meant([first]) or "; options come behind the command"
@@ -71,6 +73,10 @@ class _Parser(argparse.ArgumentParser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
         return found, unknown
+
+    def _unknown_options(self) -> list[str]:
+        names = [word.partition("=")[0] for word in self._given if word.startswith("--") and word != "--"]
+        return [name for name in names if name not in self._option_string_actions]
 
     def _meant(self, unknown: Iterable[str]) -> str:
         """Return which of this command's options are near to *unknown* ones, as the end of a sentence."""
@@ -90,6 +96,10 @@ class _Parser(argparse.ArgumentParser):
             raise
 
     def error(self, message: str) -> None:  # type: ignore[override]  # it does not return in either class
+        if "required" in message and (hint := self._meant(unknown := self._unknown_options())):
+            message = (
+                f"unrecognized arguments: {' '.join(unknown)}{hint}"  # it is missing as it is misspelled
+            )
         end = "" if message.endswith("?") else "."
         _complain(f"{self.prog}: {message}{end} Remedy: see {self.prog} --help")
         sys.exit(1)

@@ -252,6 +252,27 @@ class TestRules:
         found = damage_of(verified(sample))
         assert [(one.file, one.rule) for one in found] == [("partition.metadata", "topic-id")]
         assert "metadata log says" in found[0].detail
+        folder = path.parent
+        folder.rename(folder.with_name(f"{folder.name}.{'0' * 32}-stray"))
+        assert not damage_of(verified(sample))  # it is set aside already
+
+    def test_a_topic_that_the_cluster_does_not_know(self, tmp_path: Path) -> None:
+        sample = unpack("intact", tmp_path)
+        folder = next(sample.log_dirs[0].glob("[!_]*-0"))
+        gone = folder.rename(folder.with_name("gone-0"))
+        report = verified(sample)
+        found = {
+            (file.path, one.file): (one.severity, one.detail)
+            for file in report.files
+            for one in file.findings
+            if one.rule == "topic-id"
+        }
+        assert report.exit_code == 0
+        assert [severity for severity, _ in found.values()] == ["note"], found
+        assert all(
+            "gone-0" in path and "no topic of this name" in said for (path, _), (_, said) in found.items()
+        )
+        assert gone.is_dir()
 
     def test_two_clusters_and_two_places(self, tmp_path: Path) -> None:
         sample = unpack("stopped", tmp_path)
