@@ -15,8 +15,8 @@ import numpy as np
 
 from native.batch_headers import HeaderRows, WalkEnd, walk_headers
 from recovery.archive.layouts.layout import ArchivedFiles
-from recovery.archive.restore.log_end import SourceSegment
-from recovery.archive.restore.source import CHANGED_REMEDY
+from recovery.archive.restore.copied_source import CHANGED_REMEDY
+from recovery.archive.restore.source import SourceSegment
 from recovery.errors import DamagedSegmentError, LogDirOfflineError
 from recovery.read.file_system import naming
 from recovery.read.rate_limit import RateLimit

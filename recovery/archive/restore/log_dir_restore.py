@@ -14,10 +14,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from recovery.archive.restore.log_end import RECOVER_COPY, SourceSegment
+from recovery.archive.restore.log_end import RECOVER_COPY
 from recovery.archive.restore.plan import PlannedRestore, refused
 from recovery.archive.restore.progress import RestoreProgress
 from recovery.archive.restore.report import RestoredPartition
+from recovery.archive.restore.source import SourceSegment
 from recovery.archive.restore.stage import Stage
 from recovery.archive.stores.store import Store
 from recovery.engine.report import PartitionReport

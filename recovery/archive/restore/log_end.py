@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.inventory.own_span import OwnSpan, read_own_span
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.remote.told_ends import ToldEnd, ends_by_files
-from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, StoredObject
+from recovery.archive.restore.source import SourceSegment
+from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.read.batch_probe import is_zero_range
 from segfmt.errors import FormatError
@@ -22,39 +23,6 @@ RECOVER_COPY = (
     f"--log-dirs), move {MANIFEST_KEY} away if there is one, and restore this one again (--partition)"
 )
 """What is left of a copied log once it is cut as a broker would cut it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSegment:
-    """A segment that is restored.
-
-    Attributes:
-        until_offset: its batches from here on are left to the next segment; None: all are its own.
-        end_offset: of its last record, None if only the log says.
-        log_bytes: of its log, without `zero_bytes`.
-        max_timestamp_ms: of its records, None if not known.
-        sha256: of its log, by the manifest of the copy; None without one.
-        zero_bytes: behind its last batch: what `preallocate` leaves in a log whose broker was killed.
-        has_aborted: whether the metadata topic says that it has aborted transactions; without it that is not known.
-    """
-
-    segment: ArchivedSegment
-    until_offset: int | None
-    end_offset: int | None
-    log_bytes: int
-    max_timestamp_ms: int | None
-    sha256: str | None = None
-    zero_bytes: int = 0
-    has_aborted: bool = False
-
-    @property
-    def overlaps_next(self) -> bool:
-        """Whether it has records from the next segment on, which are left to that one."""
-        return (
-            self.end_offset is not None
-            and self.until_offset is not None
-            and self.end_offset >= self.until_offset
-        )
 
 
 def measured(

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from recovery.archive.restore.log_end import SourceSegment
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.report import Mode, RestoredPartition
 from recovery.archive.restore.same_log import has_last_batch
-from recovery.archive.restore.source import SourcePartition
+from recovery.archive.restore.source import SourcePartition, SourceSegment
 from recovery.archive.restore.target import ExistingLog, Target, with_remedy
 from recovery.archive.stores.store import Store
 from recovery.broker.assignments import Assignment

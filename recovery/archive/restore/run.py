@@ -35,7 +35,7 @@ from recovery.archive.restore.report import (
 from recovery.archive.restore.report_text import FINISHED_TEXT
 from recovery.archive.restore.room import within_room
 from recovery.archive.restore.served import as_served
-from recovery.archive.restore.source import find_partitions
+from recovery.archive.restore.source_search import find_partitions
 from recovery.archive.restore.stage import staged_bytes
 from recovery.archive.restore.target import Target, TargetDir, unwritable
 from recovery.archive.restore.target_retention import TargetRetention

@@ -8,8 +8,7 @@ from contextlib import closing
 import numpy as np
 
 from recovery.archive.inventory.own_span import last_batch_position
-from recovery.archive.restore.log_end import SourceSegment
-from recovery.archive.restore.source import SourcePartition
+from recovery.archive.restore.source import SourcePartition, SourceSegment
 from recovery.archive.stores.store import Store
 from recovery.read.file_system import open_file
 from segfmt import byte_layout

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.restore.log_end import SourceSegment
-from recovery.archive.restore.source import READABLE, REBUILT, SourcePartition
+from recovery.archive.restore.source import READABLE, REBUILT, SourcePartition, SourceSegment
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.store import Store
 from recovery.errors import error_text

@@ -16,9 +16,9 @@ from contextlib import suppress
 import numpy as np
 
 from recovery.archive.restore.fetch import fetch_segment, of_log_dir
-from recovery.archive.restore.log_end import SourceSegment
 from recovery.archive.restore.plan import PlannedRestore
 from recovery.archive.restore.served import read_producers
+from recovery.archive.restore.source import SourceSegment
 from recovery.archive.stores.archived import PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
