@@ -89,6 +89,7 @@ class TopicConfigs:
         records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
         overrides: settings by topic from `--topic-config`; key by key, they take precedence over the records.
         topic_ids: of the topics in the metadata log; None if none was read.
+        is_metadata_whole: whether all of that log was read: a topic that is not in the rest may be in what was not.
         is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
         is_config_complete: whether *broker* was made from all of the broker's properties.
     """
@@ -97,6 +98,7 @@ class TopicConfigs:
     records: Mapping[str, Configs] = field(default_factory=dict)
     overrides: Mapping[str, Configs] = field(default_factory=dict)
     topic_ids: Mapping[str, UUID] | None = None
+    is_metadata_whole: bool = True
     is_remote_storage_known: bool = True
     is_config_complete: bool = True
 
@@ -129,9 +131,13 @@ class TopicConfigs:
         )
 
     def _topic_id(self, topic: str) -> str | None:
-        if self.topic_ids is None:
-            return None
-        return format_uuid(self.topic_ids[topic]) if topic in self.topic_ids else ""
+        if self.topic_ids is not None and topic in self.topic_ids:
+            return format_uuid(self.topic_ids[topic])
+        return "" if self._is_gone(topic) else None
+
+    def _is_gone(self, topic: str) -> bool:
+        """Return whether it is known that the cluster has no such topic."""
+        return self.topic_ids is not None and self.is_metadata_whole and topic not in self.topic_ids
 
     def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
         """Return whether *topic* is compacted; None if that is not known, for want of the metadata log for example."""
@@ -150,7 +156,7 @@ class TopicConfigs:
         if REMOTE_STORAGE_ENABLE.name in self.overrides.get(topic, {}) or topic in NEVER_TIERED_TOPICS:
             return True
         # A broker whose settings are known takes a topic that no longer exists for a plain one.
-        return self.topic_ids is not None and (self.is_remote_storage_known or topic in self.topic_ids)
+        return topic in (self.topic_ids or ()) or (self.is_remote_storage_known and self._is_gone(topic))
 
 
 def read_topic_configs(text: str) -> dict[str, dict[str, str]]:

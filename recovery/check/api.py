@@ -114,5 +114,5 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
         is_preallocated=config.preallocate,
         segment_index_bytes=config.segment_index_bytes if is_known else None,
         topic_id=None if metadata is None else metadata.topic_ids.get(topic),
-        is_gone=metadata is not None and topic not in metadata.topic_ids,
+        is_gone=metadata is not None and metadata.damage is None and topic not in metadata.topic_ids,
     )

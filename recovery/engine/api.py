@@ -205,6 +205,7 @@ def _settings(
         records=known_metadata.topic_configs,
         overrides=topic_configs or {},
         topic_ids=None if metadata is None else metadata.topic_ids,
+        is_metadata_whole=known_metadata.damage is None,
         is_remote_storage_known=is_said,
         is_config_complete=is_config_complete,
     )

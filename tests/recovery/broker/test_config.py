@@ -1,3 +1,4 @@
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -200,12 +201,13 @@ def test_dynamic_settings_that_a_broker_leaves_out():
     assert not config.log_defaults.preallocate
 
 
-def topics(overrides=None, records=None, topics=(), **properties):
+def topics(overrides=None, records=None, topics=(), is_metadata_whole=True, **properties):
     return TopicConfigs(
         broker=broker(**properties),
         records=records or {},
         overrides=overrides or {},
         topic_ids={topic: UUID(int=1) for topic in topics} or None,
+        is_metadata_whole=is_metadata_whole,
     )
 
 
@@ -213,6 +215,14 @@ def test_the_topic_id_is_the_clusters():
     assert topics().settings_of("t").topic_id is None
     assert topics(topics=["t"]).settings_of("t").topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert topics(topics=["t"]).settings_of("u").topic_id == ""
+
+
+def test_a_topic_may_be_in_what_was_not_read_of_the_metadata_log():
+    configs = topics(topics=["t"], is_metadata_whole=False, remote__log__storage__system__enable="true")
+    assert configs.settings_of("u").topic_id is None
+    assert [configs.settings_of(topic).remote_log_known for topic in ("t", "u")] == [True, False]
+    whole = replace(configs, is_metadata_whole=True)
+    assert whole.settings_of("u").remote_log_known
 
 
 def test_precedence_key_by_key():

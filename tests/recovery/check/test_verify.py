@@ -256,10 +256,13 @@ class TestRules:
         folder.rename(folder.with_name(f"{folder.name}.{'0' * 32}-stray"))
         assert not damage_of(verified(sample))  # it is set aside already
 
-    def test_a_topic_that_the_cluster_does_not_know(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("is_metadata_whole", [True, False])
+    def test_a_topic_that_the_cluster_does_not_know(self, is_metadata_whole: bool, tmp_path: Path) -> None:
         sample = unpack("intact", tmp_path)
         folder = next(sample.log_dirs[0].glob("[!_]*-0"))
         gone = folder.rename(folder.with_name("gone-0"))
+        if not is_metadata_whole:
+            flip(next(sample.root.glob("*/__cluster_metadata-0/*.log")), 100)
         report = verified(sample)
         found = {
             (file.path, one.file): (one.severity, one.detail)
@@ -267,8 +270,8 @@ class TestRules:
             for one in file.findings
             if one.rule == "topic-id"
         }
-        assert report.exit_code == 0
-        assert [severity for severity, _ in found.values()] == ["note"], found
+        assert report.exit_code == (0 if is_metadata_whole else 2)
+        assert [severity for severity, _ in found.values()] == ["note"] * is_metadata_whole, found
         assert all(
             "gone-0" in path and "no topic of this name" in said for (path, _), (_, said) in found.items()
         )
