@@ -8,14 +8,15 @@ from dataclasses import replace
 from itertools import pairwise
 
 from recovery.archive.copy.account import CopiedFolder
-from recovery.archive.copy.comparison import differences, needed_checkpoints, needed_files
+from recovery.archive.copy.comparison import differences, needed_files
 from recovery.archive.copy.earlier import kept_before
 from recovery.archive.copy.listing import PARTIAL_SUFFIX
 from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import Walked
 from recovery.archive.records.segment_choice import choose_segments
-from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
+from recovery.archive.remote.log_dir_copy import LogDirCopy
+from recovery.archive.restore.copied_log_dirs import CopiedLogDirs
 from recovery.archive.restore.log_end import (
     RECOVER_COPY,
     measured,
@@ -68,7 +69,7 @@ _UNTOLD = {
 
 
 def copied_partition(
-    store: Store, layout: Layout, walked: Walked, copied: CopiedFolder | None
+    store: Store, layout: Layout, walked: Walked, copied: CopiedFolder | None, log_dirs: CopiedLogDirs
 ) -> SourcePartition:
     """Return what is restored of a partition in the folder *walked*, or why it is not."""
     where = walked.partition.where
@@ -77,7 +78,8 @@ def copied_partition(
     segments, unusable = source_segments(
         store, layout, choose_segments(walked.partition, layout, None), None, copied
     )
-    reasons = [*_wrong_files(store, copied, objects, walked), *unusable]
+    unlike = [] if copied is None else _unlike(store, copied, objects, walked, log_dirs)
+    reasons = [*unlike, *_unfinished_compaction(objects), *unusable]
     gaps: list[str] = []
     warnings: list[str] = []
     end = None
@@ -86,7 +88,7 @@ def copied_partition(
     if not reasons:
         segments, ends = measured(store, layout, segments)
         end = ends[-1] if ends else None
-        copy = read_log_dir_copy(store, walked.siblings)
+        copy = log_dirs.of(walked)
         start = copy.offset(LOG_START_OFFSET_CHECKPOINT, where)
         if copy.offset(CLEANER_OFFSET_CHECKPOINT, where) is None:
             gaps = gaps_between(segments, ends)
@@ -144,27 +146,27 @@ def _as_copied(
     return objects, replace(walked, partition=layout.partition(where, table))
 
 
-def _wrong_files(
-    store: Store, copied: CopiedFolder | None, objects: Sequence[StoredObject], walked: Walked
-) -> list[str]:
-    """Return what is not as it was copied, and what a broker would change before it loads the log."""
+def _unfinished_compaction(objects: Sequence[StoredObject]) -> list[str]:
+    """Return what a broker would change before it loads the log."""
     swaps = [one.name for one in objects if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     return [
-        *([] if copied is None else _unlike(store, copied, objects, walked)),
-        *(
-            f"{name}: a compaction was cut short, which a broker finishes when it starts. Remedy: {RECOVER_COPY}"
-            for name in swaps[:1]
-        ),
+        f"{name}: a compaction was cut short, which a broker finishes when it starts. Remedy: {RECOVER_COPY}"
+        for name in swaps[:1]
     ]
 
 
-def _unlike(store: Store, copied: CopiedFolder, objects: Sequence[StoredObject], walked: Walked) -> list[str]:
+def _unlike(
+    store: Store,
+    copied: CopiedFolder,
+    objects: Sequence[StoredObject],
+    walked: Walked,
+    log_dirs: CopiedLogDirs,
+) -> list[str]:
     """Return what is not as it was copied; indexes do not matter, they are made anew. Logs are read when fetched."""
     found = list(differences(needed_files(copied), objects, store=store))
-    if (
-        walked.partition.where.prefix and not copied.is_gone
-    ):  # else what is beside it is not looked at, or not its own
-        found += differences(needed_checkpoints(copied), walked.siblings, store=store)
+    # Else what is beside it is not looked at, or not its own
+    if walked.partition.where.prefix and not copied.is_gone:
+        found += log_dirs.differences(walked, copied)
     texts = [f"{one.name} {one.text}" for one in found]
     return [f"{'; '.join(texts)}. {CHANGED_REMEDY}"] if texts else []
 

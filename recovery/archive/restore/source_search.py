@@ -10,6 +10,7 @@ from recovery.archive.copy.listing import PARTIAL_SUFFIX
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.restore.copied_log_dirs import CopiedLogDirs
 from recovery.archive.restore.copied_source import CHANGED_REMEDY, copied_partition
 from recovery.archive.restore.log_end import RECOVER_COPY
 from recovery.archive.restore.source import READABLE, SourcePartition
@@ -70,6 +71,7 @@ def find_partitions(
     by_partition: dict[tuple[str, int], list[_Found]] = {}
     for one in found:
         by_partition.setdefault((one.where.topic, one.where.partition), []).append(one)
+    log_dirs = CopiedLogDirs(store)
     for twins in by_partition.values():
         rank = min(one.rank for one in twins)
         best = [one for one in twins if one.rank == rank]
@@ -77,7 +79,7 @@ def find_partitions(
         own = [one for one in best if one.where.topic_id and one.where.topic_id == topic_id]
         # Where there are folders, those of deleted topics stay behind their segments
         filled = [one for one in best if layout.is_tiered and one.has_segments]
-        yield _restorable(store, layout, own or filled or best, broker)
+        yield _restorable(store, layout, own or filled or best, broker, log_dirs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,11 @@ class _Found:
 
 
 def _restorable(
-    store: Store, layout: Layout, folders: Sequence[_Found], broker: BrokerView | None
+    store: Store,
+    layout: Layout,
+    folders: Sequence[_Found],
+    broker: BrokerView | None,
+    log_dirs: CopiedLogDirs,
 ) -> SourcePartition:
     """Return what is restored of a partition that is in *folders*; of more than one, nothing."""
     one = folders[0]
@@ -120,7 +126,7 @@ def _restorable(
         return SourcePartition(where=one.where, layout=layout, reasons=(_not_whole(one.walked),))
     if layout.is_tiered:
         return tiered_partition(store, layout, one.walked, broker)
-    return copied_partition(store, layout, one.walked, one.copied)
+    return copied_partition(store, layout, one.walked, one.copied, log_dirs)
 
 
 def _not_whole(walked: Walked) -> str:
