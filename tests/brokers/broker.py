@@ -31,11 +31,9 @@ from tests.brokers.jars import (
     oracle_classes,
     tools_version_of,
 )
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.build_cache import cached
 from tests.servers.s3_server import free_port
-
-LONGEST_WAIT_SECONDS = 300.0
-"""Many times what anything takes: a wait ends by its condition, also on a machine that is busy with other things."""
 
 # What keeps a broker from writing to its logs of its own accord, so that its tree can be compared.
 QUIET_PROPERTIES = {

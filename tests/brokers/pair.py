@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.brokers.broker import Broker, BrokerError
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.s3_server import free_port
 
 NODES = (2, 3)
-_WAIT_SECONDS = 60.0
 
 
 class BrokerPair:
@@ -91,7 +91,7 @@ class BrokerPair:
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
         """Wait until the brokers are so far."""
-        deadline = time.monotonic() + _WAIT_SECONDS
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while not holds():
             if time.monotonic() > deadline:
                 raise BrokerError(f"the brokers did not come so far:\n{self.controller.log[-4000:]}")

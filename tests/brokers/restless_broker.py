@@ -22,6 +22,7 @@ from tests.brokers.tiered_broker import (
     wait_until_still,
 )
 from tests.logs.samples import SAMPLE_DIR, read_properties
+from tests.patience import LONGEST_WAIT_SECONDS
 
 TIERED = {
     "remote.storage.enable": "true",
@@ -51,7 +52,6 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _PROPERTIES = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100"}
-_WAIT_SECONDS = 240
 
 
 def make_restless(root: Path, seed: int, *, steps: int = 6) -> Iterator[TieredArchive]:
@@ -78,12 +78,12 @@ def make_restless(root: Path, seed: int, *, steps: int = 6) -> Iterator[TieredAr
         for step in range(steps):
             life.step()
             if step % 2:
-                wait_until_still(archive, wait_seconds=_WAIT_SECONDS)
+                wait_until_still(archive, wait_seconds=LONGEST_WAIT_SECONDS)
             life.end()
             yield archive
             broker.start()
         life.step()
-        wait_until_still(archive, wait_seconds=_WAIT_SECONDS)
+        wait_until_still(archive, wait_seconds=LONGEST_WAIT_SECONDS)
         broker.stop()
     yield archive
 
@@ -113,7 +113,7 @@ class _Life:
         for topic in self._rng.sample(list(TOPICS), 3):
             self._alter(topic)
         for writer in writers:
-            printed, _ = writer.communicate(timeout=_WAIT_SECONDS)
+            printed, _ = writer.communicate(timeout=LONGEST_WAIT_SECONDS)
             if writer.returncode != 0 or "Exception" in printed:
                 raise BrokerError(
                     f"a writer ended with {writer.returncode}:\n{printed}\n{self._broker.log[-3000:]}"

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tests import ROOT
 from tests.logs.samples import unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.cli.test_owners import GROUP, OWNER, give_away
 from tests.recovery.cli.test_thread_limits import LIMITED
 from tests.runs.command import RECOVERY
@@ -88,7 +89,7 @@ class Machine:
             stderr=subprocess.STDOUT,
             text=True,
             check=not is_ours,
-            timeout=120,
+            timeout=LONGEST_WAIT_SECONDS,
         )
         yield from self.shown(done.stdout)
         if is_ours:

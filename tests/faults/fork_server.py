@@ -29,6 +29,7 @@ from typing import IO, Any, Self
 
 from tests import ROOT
 from tests.faults.shim import CONTROL_VARIABLE, KILLING_ACTIONS, Fault, Op, open_control, shim_library
+from tests.patience import LONGEST_WAIT_SECONDS
 
 LONGEST_RUN_S = 60
 _SYNC_VARIABLE = "FAULTS_SYNC_EACH"
@@ -100,7 +101,7 @@ class ForkServer:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=LONGEST_WAIT_SECONDS)
         self._process.stdout.close()
         self._control_path.unlink()
 

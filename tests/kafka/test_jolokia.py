@@ -19,6 +19,7 @@ from recovery.watch.http.server import serve
 from recovery.watch.notices import Notices
 from tests.brokers.agents import jolokia_agent
 from tests.brokers.jars import ORACLE_DIR, compiled
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.event_streams import at, dir_started, log_started, run_started
 
 pytestmark = [pytest.mark.java]
@@ -89,7 +90,7 @@ PATHS = [
 def get(url: str) -> tuple[int, Any]:
     """The status, and the object without its time; None if there is none."""
     try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
+        with urllib.request.urlopen(url, timeout=LONGEST_WAIT_SECONDS) as answer:
             status, text = answer.status, answer.read()
     except urllib.error.HTTPError as error:
         status, text = error.code, error.read()
@@ -122,7 +123,7 @@ def theirs(ours: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         assert process.stdout is not None
         assert any(line == "ready\n" for line in process.stdout)
         yield f"http://127.0.0.1:{port}/jolokia/read/"
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=LONGEST_WAIT_SECONDS)
 
 
 def test_there_is_something_to_compare(ours: str, theirs: str) -> None:

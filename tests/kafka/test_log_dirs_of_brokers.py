@@ -19,6 +19,7 @@ from tests.brokers import Broker
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.brokers.jars import KAFKA_VERSION, oracle_classes
 from tests.kafka.test_log_dirs import as_admin, create, describe, fill
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import Done, assert_one_line
 from tests.servers.certificates import Authority
 from tests.servers.s3_server import free_port
@@ -185,7 +186,7 @@ def test_who_is_not_let_in(guarded: Guarded, listener: str, what: str, words: st
 
 def test_nobody_there() -> None:
     port = free_port()
-    done = describe("--bootstrap-server", f"localhost:{port}", timeout=60)
+    done = describe("--bootstrap-server", f"localhost:{port}", timeout=LONGEST_WAIT_SECONDS)
     assert done.exit_code == 1
     assert_one_line(done, f"--bootstrap-server localhost:{port}: ", "REFUSED", "Remedy: ")
 

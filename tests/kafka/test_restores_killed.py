@@ -30,6 +30,7 @@ from tests.brokers.restoring import (
 )
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.faults.killed import KillPoint
+from tests.patience import LONGEST_WAIT_SECONDS
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -112,7 +113,7 @@ def killed(cluster: NewCluster, point: KillPoint) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=LONGEST_WAIT_SECONDS,
     )
     assert done.returncode == -9, done.stdout + done.stderr[-2000:]
 

@@ -21,6 +21,7 @@ from tests.brokers import RELEASES, Broker
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.brokers.sample_brokers import OTHER_VERSIONS
 from tests.brokers.watched_broker import share, watch_recovery
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import RECOVERY
 
 pytestmark = [pytest.mark.java, pytest.mark.broker, pytest.mark.long]
@@ -139,7 +140,7 @@ def test_a_broker_that_is_killed_ends_the_pipe(newest: Broker) -> None:
     while "Completed load" not in newest.log:  # not what the watch says: it may lag behind a fast broker
         time.sleep(0.01)
     newest.kill()
-    assert "ended before the recovery was over" in watch.communicate(timeout=60)[1]
+    assert "ended before the recovery was over" in watch.communicate(timeout=LONGEST_WAIT_SECONDS)[1]
     tail.wait()
     tail.stdout.close()
     assert watch.returncode == 4

@@ -22,6 +22,7 @@ from native.kernels import cache as kernel_cache
 from native.kernels import compiler, link, loader
 from native.kernels.cache import KernelCache
 from tests import ROOT
+from tests.patience import LONGEST_WAIT_SECONDS
 
 pytestmark = pytest.mark.long
 
@@ -56,7 +57,7 @@ def start(cache: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=LONGEST_WAIT_SECONDS)
     assert process.returncode == 0
     answer: dict[str, Any] = json.loads(out)
     return answer

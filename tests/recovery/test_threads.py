@@ -11,6 +11,7 @@ import pytest
 from recovery.archive.stores.object_store import _errors
 from recovery.errors import WorkerError
 from recovery.threads import PoolAhead, ThreadPool
+from tests.patience import LONGEST_WAIT_SECONDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +85,7 @@ def test_a_library_that_gets_no_thread_panics_and_that_has_a_remedy() -> None:
 
 class TestMapAhead:
     def test_results_are_in_order_and_begun_ahead(self) -> None:
-        both = threading.Barrier(2, timeout=20)
+        both = threading.Barrier(2, timeout=LONGEST_WAIT_SECONDS)
         with PoolAhead(2) as pool:
             assert list(pool.map_ahead(lambda number: (both.wait(), -number)[1], range(6), 2)) == [
                 -number for number in range(6)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.logs.samples import Sample
+from tests.patience import LONGEST_WAIT_SECONDS
 
 RECOVERY = (sys.executable, "-m", "recovery")
 
@@ -36,7 +37,7 @@ def run(
     *arguments: str | os.PathLike[str],
     prefix: Sequence[str] = (),
     command: Sequence[str] = RECOVERY,
-    timeout: float = 120,
+    timeout: float = LONGEST_WAIT_SECONDS,
     **options: Any,
 ) -> Done:
     """Run `kafka-log-recovery` with *arguments*; *prefix* is the command that starts it, `nsenter ...`."""

@@ -17,6 +17,7 @@ import recovery.watch.open
 from recovery.cli.main import main
 from recovery.watch.events import Event, Observer
 from tests import ROOT
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import start
 
 COMMAND = (sys.executable, "-m", "tests.runs.paused")
@@ -49,7 +50,7 @@ def start_paused(event: str, number: int, *arguments: object) -> subprocess.Pope
 
 def resume(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Let it go on to its end; exit code, standard output, standard error."""
-    stdout, stderr = process.communicate("\n", timeout=120)
+    stdout, stderr = process.communicate("\n", timeout=LONGEST_WAIT_SECONDS)
     return process.returncode, stdout, stderr
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.build_cache import cached
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET = "kafka-archive"
 REGION = "us-east-1"
 _HEALTH = "/health"
-_START_SECONDS = 30.0
 _LOOPBACK = "127.0.0.1"
 
 
@@ -119,7 +119,7 @@ class S3Server:
             self._process = subprocess.Popen(
                 [*command, str(self.bucket.parent)], env=os.environ | own, stdout=log, stderr=log
             )
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import Self
 
 from tests import ROOT
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.s3_server import free_port
 
-_START_SECONDS = 120.0
 _QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # these JVMs live for seconds
 _MASTER_HOST = "127.0.0.1"
 
@@ -94,7 +94,7 @@ class SparkProcess:
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Wait until *pattern* is in its log."""
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while True:
             found = re.search(pattern, self.log)
             if found is not None:

@@ -17,6 +17,7 @@ from recovery.read.opened_log import OpenedLog
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.archives import made_copies, write_archive
 from tests.logs.builders import BASE_TIMESTAMP_MS
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.readings import SMALL_TASK, read
 
 TRANSACTIONS = frozenset({"transactions"})
@@ -82,7 +83,7 @@ def test_partitions_are_looked_up_side_by_side(tmp_path: Path, monkeypatch: pyte
 
     def opened_by_two(store: LocalStore, key: str) -> OpenedLog:
         if threading.current_thread() is not here and key.endswith(".log"):
-            both.wait(timeout=20)
+            both.wait(timeout=LONGEST_WAIT_SECONDS)
         return open_log(store, key)
 
     monkeypatch.setattr(LocalStore, "open", opened_by_two)

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import run
 from tests.servers.machine import SHELLS, needs
-
-LONGEST_WAIT_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")

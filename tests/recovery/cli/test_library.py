@@ -21,6 +21,7 @@ from recovery.engine.report import LogDirReport
 from recovery.errors import LogDirLockedError, UsageError
 from recovery.watch.events import Event, PartitionFinished, RunFinished, RunStarted
 from tests.logs.samples import MARKER, differences, tree_of, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.cli import test_lock_conflicts
 from tests.runs.command import recover as recover_by_command
 from tests.runs.driving import footprint
@@ -172,7 +173,7 @@ def test_no_thread_is_at_work_when_an_error_lets_the_locks_go(
 
     def wait(run: LogDirRun, partition: PartitionRun) -> None:
         if run._inventory.log_dir == second:
-            failed.wait(timeout=10)
+            failed.wait(timeout=LONGEST_WAIT_SECONDS)
         run_partition(run, partition)
 
     monkeypatch.setattr(LogDirRun, "_hand_over", fail)

@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.logs.samples import Sample, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.cli.test_output import tear
 from tests.runs.command import arguments_of, run, start
 from tests.runs.paused import resume, start_paused
@@ -41,7 +42,7 @@ def served_at(process: subprocess.Popen[str]) -> str:
 
 
 def scrape(url: str) -> Samples:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=LONGEST_WAIT_SECONDS) as answer:
         return samples_of(answer.read().decode())
 
 

@@ -21,6 +21,7 @@ from recovery.printable import printable
 from recovery.quantity import bytes_text, duration_text, rate_text
 from tests.logs.large_log_dirs import make_large
 from tests.logs.samples import Sample, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import run, start
 from tests.runs.paused import resume, start_paused
 from tests.servers.chromium import Chromium, Tab
@@ -107,7 +108,7 @@ def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def asked(url: str) -> Any:
-    with urllib.request.urlopen(f"{url}api/v1/status", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}api/v1/status", timeout=LONGEST_WAIT_SECONDS) as answer:
         return json.loads(answer.read())
 
 
@@ -257,7 +258,7 @@ def test_it_shows_the_status_of_a_run_and_keeps_the_last_when_the_process_ends(
             assert earlier < status["scanned_bytes"] <= later["scanned_bytes"]
             earlier = status["scanned_bytes"]
         assert any(thread["partition"] for log_dir in status["log_dirs"] for thread in log_dir["threads"])
-        process.communicate(timeout=120)
+        process.communicate(timeout=LONGEST_WAIT_SECONDS)
         assert process.returncode == 2
         tab.wait_for("at('link').textContent.startsWith('no answer since')")
         assert assert_shown(tab) == tab.answers("/api/v1/status")[-1]

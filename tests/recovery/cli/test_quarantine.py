@@ -23,6 +23,7 @@ from recovery.saved import runs as quarantine_runs
 from tests import ROOT
 from tests.logs.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
 from tests.logs.samples import unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.saved.test_purge import begin_run
 from tests.runs.command import run
 from tests.servers.machine import OTHER_USER, OTHER_USERS, OTHERS_FILES, needs
@@ -453,7 +454,7 @@ class TestUsage:
             while b"[y/N] " not in asked:
                 asked += os.read(terminal, 4096)
             os.write(terminal, f"{answer}\n".encode())
-            process.communicate(timeout=60)
+            process.communicate(timeout=LONGEST_WAIT_SECONDS)
         os.close(terminal)
         os.close(ours)
         assert process.returncode == (0 if is_gone else 1)

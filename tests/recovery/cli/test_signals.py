@@ -21,6 +21,7 @@ from recovery.errors import InterruptedRecoveryError
 from recovery.stop_request import StopRequest
 from tests.logs.large_log_dirs import make_large
 from tests.logs.samples import LOCK, MARKER, Sample, differences, tree_of, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import Done, recover, start
 from tests.runs.driving import own_leftovers
 from tests.runs.paused import resume, start_paused
@@ -117,7 +118,7 @@ def run_until(sample: Sample, seconds: float, number: int, *, processes: str = "
         process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=120)
+    stdout, stderr = process.communicate(timeout=LONGEST_WAIT_SECONDS)
     done = Done(exit_code=process.returncode, stdout=stdout, stderr=stderr)
     return done, done.exit_code not in (0, 2)
 

@@ -19,6 +19,7 @@ from tests.documents.json_schema import violations
 from tests.documents.test_cli_document import ROW
 from tests.documents.texts import section_of, text_of
 from tests.logs.samples import Sample, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import assert_one_line, run, start
 from tests.runs.driving import footprint
 
@@ -150,7 +151,7 @@ def test_a_signal_ends_it(sample: Sample, number: int, code: int) -> None:
         while "Verifying" not in process.stderr.readline():
             pass
         process.send_signal(number)
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=LONGEST_WAIT_SECONDS)
     assert process.returncode == code
     assert json.loads(output)["exitCode"] == code
     assert "Traceback" not in errors

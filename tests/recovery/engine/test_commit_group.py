@@ -119,8 +119,8 @@ class TestErrors:
         for log_dir in report.log_dirs:
             assert log_dir.status == "offline"
             failed = [one.folder for one in log_dir.partitions if one.status == "failed"]
-            assert failed
-            assert failed[0] in str(log_dir.error)
+            assert failed  # of more than one commit, if they took long
+            assert any(folder in str(log_dir.error) for folder in failed)
             assert not os.path.exists(os.path.join(log_dir.log_dir, MARKER))
 
     def test_a_group_that_cannot_be_brought_to_disk_is_as_it_was(self, sample: Sample) -> None:

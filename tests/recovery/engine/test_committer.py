@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from recovery.engine.committer import Committer
+from tests.patience import LONGEST_WAIT_SECONDS
 
 
 def test_one_at_a_time_in_order_beside_the_submitter() -> None:
@@ -13,7 +14,7 @@ def test_one_at_a_time_in_order_beside_the_submitter() -> None:
     done: list[str] = []
 
     def work(number: int) -> None:
-        assert may_end[number].wait(timeout=30)
+        assert may_end[number].wait(timeout=LONGEST_WAIT_SECONDS)
         done.append(f"{number} in {threading.current_thread().name}")
 
     committer.submit(lambda: work(0))
@@ -24,7 +25,7 @@ def test_one_at_a_time_in_order_beside_the_submitter() -> None:
     submitter.join(timeout=0.05)
     assert submitter.is_alive()  # the first is not done
     may_end[0].set()
-    submitter.join(timeout=30)
+    submitter.join(timeout=LONGEST_WAIT_SECONDS)
     committer.drain()
     assert done == ["0 in background", "1 in background"]
 

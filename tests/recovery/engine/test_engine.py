@@ -36,6 +36,7 @@ from recovery.watch.events import (
 )
 from recovery.write.space import SpaceLedger
 from tests.logs.samples import MARKER, differences, tree_of
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.load.memory import METADATA, Folded, name, partition
 from tests.recovery.load.test_partition import flipped, segment, three_segments
 from tests.recovery.logdir.test_lock import other_process
@@ -146,7 +147,7 @@ class TestPlainRun:
             thread = threading.current_thread().name
             if thread not in busy:
                 busy.add(thread)
-                together.wait(timeout=30)  # only if three threads scan at the same time
+                together.wait(timeout=LONGEST_WAIT_SECONDS)  # only if three threads scan at the same time
             return scan(files, request)
 
         monkeypatch.setattr(source.PartitionFiles, "scan", meet)
@@ -464,7 +465,9 @@ press = lambda event: os.kill(os.getpid(), signal.SIGTERM)
 report = run_engine([sys.argv[1]], lambda topic: LogSettings(), now_ms=0, stop=stop, observers=[press])
 sys.exit(report.exit_code)
 """
-        child = subprocess.run([sys.executable, "-c", script, str(one)], capture_output=True, timeout=120)
+        child = subprocess.run(
+            [sys.executable, "-c", script, str(one)], capture_output=True, timeout=LONGEST_WAIT_SECONDS
+        )
         assert child.returncode == 143, child.stderr
         assert not (one / MARKER).exists()
 

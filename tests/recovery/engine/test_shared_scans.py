@@ -11,6 +11,7 @@ import pytest
 
 from recovery.engine.shared_scans import SharedScans
 from recovery.load.model import Original, ScanMode, ScanRequest
+from tests.patience import LONGEST_WAIT_SECONDS
 
 
 def request(number: int, mode: ScanMode = ScanMode.RECOVER, **fields: int) -> ScanRequest:
@@ -47,7 +48,7 @@ def with_helpers(scans: SharedScans, count: int) -> list[threading.Thread]:
 
 def join(helpers: list[threading.Thread]) -> None:
     for helper in helpers:
-        helper.join(timeout=30)
+        helper.join(timeout=LONGEST_WAIT_SECONDS)
         assert not helper.is_alive(), "a helper waits for ever"
 
 
@@ -60,7 +61,7 @@ def in_time(scans: SharedScans, numbers: Iterable[int]) -> list[object]:
 
     thread = threading.Thread(target=fold, daemon=True)
     thread.start()
-    thread.join(timeout=30)
+    thread.join(timeout=LONGEST_WAIT_SECONDS)
     assert not thread.is_alive(), "the fold waits for ever"
     return found
 
@@ -167,7 +168,7 @@ def test_while_another_thread_makes_its_scan_the_fold_makes_the_next() -> None:
     def scan(asked: ScanRequest) -> object:
         if asked.base_offset == 0:
             begun.set()
-            assert may_end.wait(timeout=30)
+            assert may_end.wait(timeout=LONGEST_WAIT_SECONDS)
         else:
             made.append((asked.base_offset, threading.current_thread().name))
             may_end.set()
@@ -176,7 +177,7 @@ def test_while_another_thread_makes_its_scan_the_fold_makes_the_next() -> None:
     scans = SharedScans(scan, [request(0), request(1)])
     helper = threading.Thread(target=scans.help)
     helper.start()
-    assert begun.wait(timeout=30)
+    assert begun.wait(timeout=LONGEST_WAIT_SECONDS)
     assert scans.scan(request(0)) == 0
     assert made == [(1, threading.current_thread().name)]
     join([helper])
@@ -193,6 +194,6 @@ def test_without_anything_else_to_do_the_fold_waits_for_the_other_thread() -> No
     scans = SharedScans(scan, [request(4)])
     helper = threading.Thread(target=scans.help)
     helper.start()
-    assert begun.wait(timeout=30)
+    assert begun.wait(timeout=LONGEST_WAIT_SECONDS)
     assert in_time(scans, [4]) == [4]
     join([helper])

@@ -26,6 +26,7 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import BrokerRestarted, Event, Remark, RunFinished, RunStarted, SourceLost
 from recovery.watch.gauges import Gauges
 from segfmt.filenames import LOCK_FILE
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.follow.test_broker_load import END, began, listed, loaded, segment
 from tests.runs.command import RECOVERY, run
 
@@ -353,7 +354,7 @@ class TestGrowingLogs:
         while "Completed load" not in process.stderr.readline():
             pass
         process.send_signal(number)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=LONGEST_WAIT_SECONDS)
         assert (process.returncode, json.loads(out)["exitCode"], json.loads(out)["outcome"]) == (
             code,
             code,

@@ -16,6 +16,7 @@ import pytest
 from recovery.errors import LogDirLockedError, LogDirOfflineError
 from recovery.logdir import lock
 from recovery.logdir.lock import LogDirLocks
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.driving import footprint
 from tests.servers.machine import OTHERS_FILES, needs
 
@@ -322,7 +323,11 @@ class TestOddNames:
         os.mkfifo(dirs[0] / ".lock")
         asked = f"from recovery.logdir.lock import is_locked; is_locked({str(dirs[0])!r})"
         done = subprocess.run(
-            [sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", asked],
+            capture_output=True,
+            text=True,
+            timeout=LONGEST_WAIT_SECONDS,
+            check=False,
         )
         assert "not a regular file" in done.stderr
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from recovery.read.mapping import MappedFile
+from tests.patience import LONGEST_WAIT_SECONDS
 
 PAGE = mmap.PAGESIZE
 
@@ -97,20 +98,23 @@ def test_many_threads_may_fault_at_once(tmp_path: Path) -> None:
         path.write_bytes(b"\x01" * (64 * PAGE))
         with mapped(path, 64 * PAGE) as mapping:
             os.truncate(path, number * PAGE)
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=LONGEST_WAIT_SECONDS)
             found.append((number, int(mapping.view.sum()), mapping.has_faulted))
 
     threads = [threading.Thread(target=read, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=LONGEST_WAIT_SECONDS)
     assert sorted(found) == [(number, number * PAGE, True) for number in range(6)]
 
 
 def run_child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_WAIT_SECONDS,
     )
 
 

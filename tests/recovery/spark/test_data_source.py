@@ -14,6 +14,7 @@ from recovery.spark import data_source
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.aiven_archive import KEY_ID, finished_segments, store_segment, write_private_key
 from tests.logs.samples import unpack
+from tests.recovery.spark.patience import until_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +79,8 @@ def test_a_stream_gives_each_row_once(
         stream = spark.readStream.format("kafka-log-segments").schema("offset BIGINT")
         writer = stream.load(str(growing.parent)).writeStream.format("parquet")
         writer = writer.options(path=str(rows), checkpointLocation=str(tmp_path / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination()
+        writer = writer.trigger(availableNow=True)
+        until_up(lambda writer=writer: writer.start().awaitTermination())
     found = sorted(spark.read.parquet(str(rows)).collect())
     assert found == sorted(segments(spark, growing.parent, "offset BIGINT").collect())
     assert len(found) > 100

@@ -18,6 +18,7 @@ from recovery.spark.engine import sentence_of
 from recovery.spark.session import _last_line, open_session
 from tests import ROOT
 from tests.brokers.tiered_broker import TieredArchive
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import run, start
 from tests.servers.spark_cluster import settings
 
@@ -47,7 +48,7 @@ def test_a_signal_ends_the_wait_for_a_session(number: signal.Signals, tmp_path: 
         silent.accept()[0].close()  # that was only the knock at the door
         with silent.accept()[0]:
             process.send_signal(number)
-            _, stderr = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=LONGEST_WAIT_SECONDS)
     assert process.returncode == 128 + number
     assert stderr.splitlines()[-1] == "kafka-log-recovery: interrupted before anything was read"
 

@@ -12,6 +12,7 @@ import pytest
 
 from recovery.spark import data_source
 from tests.brokers.tiered_broker import TieredArchive
+from tests.recovery.spark.patience import until_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,14 +96,18 @@ def test_each_row_comes_once_while_the_archive_grows(growing: Growing, local_spa
     limit = {"maxOffsetsPerTrigger": 400} if tells_start else {}
     for share in (0.3, 0.3, 0.6):
         growing.add(share)
-        growing.start(**limit).awaitTermination()
+        until_up(lambda: growing.start(**limit).awaitTermination())
     sizes = [len(rows) for rows in growing.batches.values()]
     assert len(sizes) > 3 or not tells_start
     assert max(sizes) <= 400 + 2 * len(TOPICS) or not tells_start
-    query = growing.start(trigger={"processingTime": "0 seconds"})
-    growing.add(0.8)
-    query.processAllAvailable()
-    query.stop()
+
+    def catch_up() -> None:
+        query = growing.start(trigger={"processingTime": "0 seconds"})
+        growing.add(0.8)
+        query.processAllAvailable()
+        query.stop()
+
+    until_up(catch_up)
     assert len(growing.taken) > sum(sizes)
     fails_in = max(growing.batches) + 1
 
@@ -112,9 +117,9 @@ def test_each_row_comes_once_while_the_archive_grows(growing: Growing, local_spa
 
     growing.add(1)
     with pytest.raises(Exception, match="in the middle of a batch"):
-        growing.start(fail).awaitTermination()
+        until_up(lambda: growing.start(fail).awaitTermination())
     assert max(growing.batches) < fails_in
-    growing.start().awaitTermination()
+    until_up(lambda: growing.start().awaitTermination())
     assert growing.taken == growing.rows()
     offsets = growing.offsets()
     assert set(offsets) == set(TOPICS)
@@ -133,9 +138,9 @@ def test_each_row_comes_once_while_the_archive_grows(growing: Growing, local_spa
 def test_a_new_query_begins_where_it_is_told(growing: Growing) -> None:
     growing.add(0.3)
     begins = json.dumps({"plain": {"0": 40, "1": -1}, "codecs": {"0": -2}})
-    growing.start(subscribe=",".join(TOPICS), startingOffsets=begins).awaitTermination()
+    until_up(lambda: growing.start(subscribe=",".join(TOPICS), startingOffsets=begins).awaitTermination())
     growing.add(1)
-    growing.start(subscribe=",".join(TOPICS), startingOffsets=begins).awaitTermination()
+    until_up(lambda: growing.start(subscribe=",".join(TOPICS), startingOffsets=begins).awaitTermination())
     taken, rows = growing.taken, growing.rows()
     (first, *_) = (row[2] for row in taken if row[:2] == ("plain", 1))
     assert first > 40
@@ -144,16 +149,16 @@ def test_a_new_query_begins_where_it_is_told(growing: Growing) -> None:
 
 def test_segments_that_vanish_before_they_are_read_end_the_query(growing: Growing) -> None:
     growing.add(0.3)
-    growing.start().awaitTermination()
+    until_up(lambda: growing.start().awaitTermination())
     growing.add(1)
     for folder in growing.path.glob("plain-0-*"):
         for name in sorted({path.name.partition(".")[0] for path in folder.iterdir()})[:-1]:
             for path in folder.glob(f"{name}.*"):
                 path.unlink()
     with pytest.raises(Exception, match=r"plain-0: offsets \d+ to \d+ were deleted from the archive"):
-        growing.start().awaitTermination()
+        until_up(lambda: growing.start().awaitTermination())
     before = growing.taken
-    growing.start(failOnDataLoss="false").awaitTermination()
+    until_up(lambda: growing.start(failOnDataLoss="false").awaitTermination())
     expected, taken = growing.rows(), growing.taken
     assert len(before) < len(taken) < len(expected)
     assert set(taken) < set(expected)
@@ -168,4 +173,4 @@ def test_what_a_stream_cannot_do_is_said(growing: Growing) -> None:
         ({"topic": "nope"}, "topic=nope: not found in"),
     ):
         with pytest.raises(Exception, match=words):
-            growing.start(**options).awaitTermination()
+            until_up(lambda options=options: growing.start(**options).awaitTermination())

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from recovery.spark import worker
+from tests.patience import LONGEST_WAIT_SECONDS
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_nothing_of_spark_is_imported_by_the_command_line() -> None:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LONGEST_WAIT_SECONDS,
         check=True,
     )
     assert ran.stdout.strip() == "[]"

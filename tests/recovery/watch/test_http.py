@@ -23,6 +23,7 @@ from recovery.watch.http import server
 from recovery.watch.http.routes import Answer, Routes
 from recovery.watch.http.server import MAX_CONNECTIONS, serve
 from recovery.watch.notices import LATEST_COUNT, Notices
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.event_streams import (
     A,
     B,
@@ -53,7 +54,7 @@ class Served:
                 observer(event)
 
     def ask(self, path, method="GET", **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LONGEST_WAIT_SECONDS)
         try:
             connection.request(method, path, headers=headers)
             answer = connection.getresponse()
@@ -324,7 +325,7 @@ def _listening_addresses(port: int) -> set[str]:
 
 
 def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=60)
+    return socket.create_connection(("127.0.0.1", port), timeout=LONGEST_WAIT_SECONDS)
 
 
 def rest_of(connection: socket.socket) -> bytes:
@@ -516,7 +517,7 @@ class TestPeers:
             "import socket, sys, urllib.request\n"
             "port = int(sys.argv[1])\n"
             "silent = [socket.create_connection(('127.0.0.1', port)) for _ in range(40)]\n"
-            "print(urllib.request.urlopen(f'http://127.0.0.1:{port}/healthz', timeout=60).status)\n"
+            "print(urllib.request.urlopen(f'http://127.0.0.1:{port}/healthz', timeout=600).status)\n"
         )
         peers = subprocess.Popen(
             [sys.executable, "-c", program, str(served.port)], stdout=subprocess.PIPE, text=True
@@ -524,7 +525,7 @@ class TestPeers:
         try:
             used = max(map(int, os.listdir("/proc/self/fd")))
             resource.setrlimit(resource.RLIMIT_NOFILE, (used + 4, hard))
-            said = peers.communicate(timeout=60)[0]
+            said = peers.communicate(timeout=LONGEST_WAIT_SECONDS)[0]
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert said == "200\n"

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from recovery.watch.phases import Phases
+from tests.patience import LONGEST_WAIT_SECONDS
 
 
 class Clock:
@@ -60,19 +61,19 @@ def test_threads_add_up() -> None:
 
     def work() -> None:
         with phases.during("scan"):
-            together.wait(timeout=30)
+            together.wait(timeout=LONGEST_WAIT_SECONDS)
             time.sleep(0.05)
-            together.wait(timeout=30)
+            together.wait(timeout=LONGEST_WAIT_SECONDS)
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for thread in threads:
         thread.start()
-    together.wait(timeout=30)
+    together.wait(timeout=LONGEST_WAIT_SECONDS)
     started_ms = time.perf_counter_ns() / 1e6
-    together.wait(timeout=30)
+    together.wait(timeout=LONGEST_WAIT_SECONDS)
     elapsed_ms = time.perf_counter_ns() / 1e6 - started_ms
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=LONGEST_WAIT_SECONDS)
     (scan,) = phases.times()
     assert scan.thread_ms >= 2 * int(min(elapsed_ms, 50)) - 1
     assert scan.cpu_ms <= scan.thread_ms

@@ -27,6 +27,7 @@ from recovery.watch.notifier import Notifier
 from recovery.watch.open import ObserverOptions, open_observers
 from recovery.watch.terminal import NOTICE_LIMIT, Terminal
 from recovery.watch.terminal_view import short_names, view
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.event_streams import (
     A,
     at,
@@ -444,7 +445,9 @@ class TestOpenObservers:
                 notifier(event)
             if progress != "none":
                 url = out.getvalue().partition("http://")[2].partition("/metrics")[0]
-                with urllib.request.urlopen(f"http://{url}/metrics", timeout=60) as response:
+                with urllib.request.urlopen(
+                    f"http://{url}/metrics", timeout=LONGEST_WAIT_SECONDS
+                ) as response:
                     assert b"kafka_log_logmanager_remaininglogstorecover" in response.read()
         assert ("Serving metrics at http://127.0.0.1:" in out.getvalue()) is (progress != "none")
 

@@ -36,6 +36,7 @@ from recovery.write.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from tests.damage.edge_cases import BASES, Log, segment
 from tests.logs.edge_log import sample_of
 from tests.logs.samples import MARKER, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.driving import footprint, log_bytes, lost_batches, recover
 from tests.servers.file_systems import tmpfs
 from tests.servers.machine import MOUNTS, needs
@@ -336,7 +337,9 @@ class TestFullFileSystem:
             "--property", "log.dirs=" + ",".join(map(str, sample.log_dirs)), "--now", str(sample.now_ms),
             "--threads", str(threads), "--processes", processes, "--format", "json", "--progress", "none",
         ]  # fmt: skip
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=LONGEST_WAIT_SECONDS, check=False
+        )
         report = json.loads(ended.stdout)
         assert ended.returncode in (0, 4)
         assert not any(log_dir.get("error") for log_dir in report["logDirs"])

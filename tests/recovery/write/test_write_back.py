@@ -18,6 +18,7 @@ from recovery.write import write_back
 from recovery.write.durable import sync_all, sync_below, write_new
 from recovery.write.write_back import held_file_systems, sync_file_system
 from tests.logs.samples import MARKER, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.driving import recover
 from tests.servers.file_systems import failing_disk, tmpfs
 from tests.servers.machine import LOOP_DEVICES, MKFS_EXT4, MOUNTS, needs
@@ -94,13 +95,13 @@ class TestWaiting:
         def wait(_descriptor: int, path: str) -> None:
             waits.append(path)
             begun.set()
-            assert go_on.wait(timeout=60)
+            assert go_on.wait(timeout=LONGEST_WAIT_SECONDS)
 
         monkeypatch.setattr(write_back, "_sync_file_system", wait)
         with held_file_systems([str(tmp_path)]):
             threads = [threading.Thread(target=sync_file_system, args=(str(tmp_path),)) for _ in range(8)]
             threads[0].start()
-            assert begun.wait(timeout=60)
+            assert begun.wait(timeout=LONGEST_WAIT_SECONDS)
             for thread in threads[1:]:
                 thread.start()
             deadline_s = time.monotonic() + 60
@@ -109,7 +110,7 @@ class TestWaiting:
             time.sleep(0.05)
             go_on.set()
             for thread in threads:
-                thread.join(timeout=60)
+                thread.join(timeout=LONGEST_WAIT_SECONDS)
         assert 2 <= len(waits) <= 8
 
     def test_an_error_is_everybodys(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from tests import ROOT
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.faults.killed import KillPoint
 from tests.logs.samples import read_properties, tree_of
+from tests.patience import LONGEST_WAIT_SECONDS
 
 NAMES = ("codecs-0", "plain-0")
 """Both go into the second log dir, in this order."""
@@ -64,7 +65,9 @@ class Bench:
         metadata = ",".join(map(str, archive.log_dirs))
         command = [*point.command(), "archive", "restore", str(archive.path)]
         command += ["-c", str(archive.root / "server.properties"), "--metadata", metadata, *words, *options]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT_SECONDS
+        )
         assert done.returncode == -9, done.stderr[-2000:]
 
     def restored(self) -> tuple[RestoreReport, Mapping[str, RestoredPartition]]:
@@ -336,7 +339,12 @@ def test_a_half_recovered_log_dir_is_left_alone(bench: Bench) -> None:
     before = bench.trees()
     point = KillPoint(event="os.rename", path="/d2/.*", number=9)
     command = [*point.command(), "recover", "-c", str(bench.archive.root / "server.properties")]
-    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=120).returncode == -9
+    assert (
+        subprocess.run(
+            command, cwd=ROOT, capture_output=True, check=False, timeout=LONGEST_WAIT_SECONDS
+        ).returncode
+        == -9
+    )
     left = bench.trees()
     for dry_run in (True, False):
         options = bench.options()
@@ -389,7 +397,9 @@ def test_a_killed_undo_leaves_a_whole_log_or_none(bench: Bench, point: KillPoint
     restored = bench.trees()[1]
     config = str(bench.archive.root / "server.properties")
     command = [*point.command(), "undo", "-c", config]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT_SECONDS
+    )
     assert done.returncode == -9, done.stderr[-2000:]
     left = bench.trees()[1]
     for name in NAMES:
@@ -407,7 +417,9 @@ def test_what_a_broker_made_while_an_undo_was_interrupted_is_left(bench: Bench) 
     assert bench.restored()[0].exit_code == 0
     point = KillPoint(event="shutil.rmtree", path="taken-out/plain-0$")
     command = [*point.command(), "undo", "-c", str(bench.archive.root / "server.properties")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT_SECONDS
+    )
     assert done.returncode == -9, done.stderr[-2000:]
     made = bench.folder_of_a_broker("plain-0", data=b"records")
     with pytest.raises(UnsafeError, match="move it out of the log dir"):

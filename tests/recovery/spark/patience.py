@@ -1,0 +1,22 @@
+"""What Spark has no patience for on a busy machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_ATTEMPTS = 20
+_TOO_LATE = "Python worker failed to connect back"
+
+
+def until_up(run: Callable[[], None]) -> None:
+    """Run a streaming query; again where its Python process was not up within the ten seconds that Spark gives it.
+
+    The query has done nothing then. Spark: PythonWorkerFactory.createSimpleWorker.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return run()
+        except Exception as error:
+            if _TOO_LATE not in str(error):
+                raise
+    return run()
