@@ -34,9 +34,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="kafka-log-recovery-", dir=options.folder) as folder:
         is_right = _of_a_broker(Path(folder)) and _worth_watching(Path(folder), options.bytes)
     print(
-        "\nAll of that was made for this, and is removed now. On a broker of yours, once it is stopped:\n\n"
+        "\nAll of that was made for this, and is removed now. Where a broker of yours is stopped:\n\n"
+        "$ pip install .\n"
         "$ kafka-log-recovery recover -c /etc/kafka/server.properties --dry-run\n\n"
-        "and what to do then is in docs/operate/start.md."
+        "or, from here and without installing, python3 dev.py run recover ... What to do then is in\n"
+        "docs/operate/start.md."
     )
     return 0 if is_right else 1
 

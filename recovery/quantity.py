@@ -62,3 +62,10 @@ def duration_text(seconds: float) -> str:
     if minutes < 24 * 60:
         return f"{minutes // 60}h {minutes % 60:02d}m"
     return f"{minutes // (24 * 60)}d {minutes // 60 % 24:02d}h"
+
+
+def offsets_text(log_start_offset: int, log_end_offset: int) -> str:
+    """Return which offsets a log has: the last one is before its end."""
+    if log_end_offset <= log_start_offset:
+        return f"empty, the next offset is {log_end_offset}"
+    return f"offsets {log_start_offset} to {log_end_offset - 1}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from recovery.engine.loss import amount_text, loss_text, lost_offsets, total_text
 from recovery.load.model import Cut
 from recovery.logdir.undo_command import undo_commands
-from recovery.quantity import bytes_text, count_text, exact_bytes_text
+from recovery.quantity import bytes_text, count_text, exact_bytes_text, offsets_text
 from recovery.watch.phases import PhaseTime
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
         return
     if verbosity >= EACH_PARTITION:
         for log_dir in report.log_dirs:
-            yield from _log_dir_lines(log_dir, with_actions=verbosity >= EACH_ACTION)
+            yield from _log_dir_lines(
+                log_dir, with_actions=verbosity >= EACH_ACTION, removed=_removed_word(report)
+            )
     yield from _what_became_of_all(report)
     yield from _what_brokers_do(report)
     yield f"{'planned' if report.dry_run else 'done'} {report.release}"
@@ -234,10 +236,10 @@ def _path(partition: PartitionReport) -> str:
 # -- each partition ------------------------------------------------------------------------------------------------
 
 
-def _log_dir_lines(log_dir: LogDirReport, *, with_actions: bool) -> Iterator[str]:
+def _log_dir_lines(log_dir: LogDirReport, *, with_actions: bool, removed: str) -> Iterator[str]:
     yield f"{log_dir.log_dir}: {count_text(len(log_dir.partitions), 'log')}"
     for partition in log_dir.partitions:
-        yield f"  {_partition_line(partition)}"
+        yield f"  {_partition_line(partition, removed=removed)}"
         for cut in partition.cuts:
             if cut.is_preallocated:
                 yield f"    {_where(cut)}: {exact_bytes_text(cut.size_bytes)}: {cut.reason}"
@@ -249,10 +251,10 @@ def _log_dir_lines(log_dir: LogDirReport, *, with_actions: bool) -> Iterator[str
         yield from (f"  {action}" for action in log_dir.actions)
 
 
-def _partition_line(partition: PartitionReport) -> str:
+def _partition_line(partition: PartitionReport, *, removed: str) -> str:
     line = f"{partition.folder}: {partition.status}"
     if partition.log_end_offset >= 0:
-        line += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
+        line += f", {offsets_text(partition.log_start_offset, partition.log_end_offset)}"
     if partition.status in ("refused", "failed"):
         pass  # where it ended says more than what was read before
     elif partition.recovered_segments > partition.segment_count:
@@ -263,7 +265,7 @@ def _partition_line(partition: PartitionReport) -> str:
         line += f", {partition.recovered_segments:,} of {segments} read"
     if partition.pending_deletion_count:
         files = count_text(partition.pending_deletion_count, ".deleted file")
-        line += f", {files} ({exact_bytes_text(partition.pending_deletion_bytes)}) gone"
+        line += f", {files} ({exact_bytes_text(partition.pending_deletion_bytes)}) {removed}"
     return line
 
 
@@ -280,7 +282,7 @@ def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
     pending = sum(one.pending_deletion_bytes for one in report.partitions)
     if pending:
         count = sum(one.pending_deletion_count for one in report.partitions)
-        parts.append(f"{count_text(count, '.deleted file')} ({bytes_text(pending)}) gone")
+        parts.append(f"{count_text(count, '.deleted file')} ({bytes_text(pending)}) {_removed_word(report)}")
     if not report.partitions:
         is_interrupted = report.signal_exit_code is not None
         parts = ["interrupted before any log was recovered" if is_interrupted else "no log was found"]
@@ -292,6 +294,10 @@ def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
 
 def _cut_word(report: RecoveryReport) -> str:
     return "to be cut" if report.dry_run else "cut"
+
+
+def _removed_word(report: RecoveryReport) -> str:
+    return "to be removed" if report.dry_run else "removed"
 
 
 def _counts(report: RecoveryReport) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.logdir.undo_command import undo_commands
-from recovery.quantity import bytes_text, count_text, partitions_text
+from recovery.quantity import bytes_text, count_text, offsets_text, partitions_text
 
 if TYPE_CHECKING:
     from recovery.archive.restore.report import RestoredLogDir, RestoredPartition, RestoreReport
@@ -99,9 +99,8 @@ def _offsets(one: RestoredPartition) -> str:
     if one.log_end_offset is None:
         end = "its last one" if one.status == "unchanged" else "the last one archived"
         return f"offsets {one.log_start_offset} to {end}"
-    if one.log_end_offset == one.log_start_offset:
-        return f"empty, the next offset is {one.log_end_offset}"
-    return f"offsets {one.log_start_offset} to {one.log_end_offset - 1}"
+    assert one.log_start_offset is not None
+    return offsets_text(one.log_start_offset, one.log_end_offset)
 
 
 def _done(status: str, report: RestoreReport) -> str:

@@ -131,13 +131,13 @@ PROBLEMS = TEXT.partition("1 recovered")[0].rstrip()
 
 EACH_ACTION = """\
 /d1: 4 logs
-  t-0: truncated, offsets 0 to 51, 2 of 3 segments read
+  t-0: truncated, offsets 0 to 50, 2 of 3 segments read
     save 00000000000000000060.log
     save 00000000000000000040.log from byte 1000
     rename 00000000000000000060.log to 00000000000000000060.log.deleted
   u-0: refused
-  v-0: unchanged, offsets 0 to 9
-  w-0: recovered, offsets 1 to 9
+  v-0: unchanged, offsets 0 to 8
+  w-0: recovered, offsets 1 to 8
     00000000000000000000.log, from position 7 on: 9,000 bytes: preallocated and never written
   __cluster_metadata-0: left alone
   write recovery-point-offset-checkpoint
@@ -215,7 +215,7 @@ def test_each_partition_and_each_action() -> None:
     assert EACH_ACTION in FULL.to_text(EACH_PARTITION_AND_ACTION)
     assert "threads: scan 2.9 s (CPU 1.4 s), write 0.1 s (CPU 0.0 s)" in FULL.to_text(EACH_PARTITION)
     fewer = FULL.to_text(EACH_PARTITION)
-    assert "  v-0: unchanged, offsets 0 to 9" in fewer
+    assert "  v-0: unchanged, offsets 0 to 8" in fewer
     assert "save " not in fewer
     assert "write recovery-point" not in fewer
 
@@ -449,7 +449,20 @@ def test_nothing_found() -> None:
 
 def test_more_segments_were_read_than_are_left() -> None:
     text = report(log_dir(dataclasses.replace(TRUNCATED, recovered_segments=4, segment_count=1)))
-    assert "t-0: truncated, offsets 0 to 51, 4 segments read, 1 left" in text.to_text(EACH_PARTITION)
+    assert "t-0: truncated, offsets 0 to 50, 4 segments read, 1 left" in text.to_text(EACH_PARTITION)
+
+
+@pytest.mark.parametrize(("dry_run", "word"), [(True, "to be removed"), (False, "removed")])
+def test_deleted_files_are_there_after_a_dry_run(dry_run: bool, word: str) -> None:
+    pending = partition("v-0", "unchanged", pending_deletion_count=2, pending_deletion_bytes=2048)
+    text = report(log_dir(pending), dry_run=dry_run).to_text(EACH_PARTITION)
+    assert f"1 unchanged, 2 .deleted files (2.00 KiB) {word}, in 1.5 s" in text
+    assert f"v-0: unchanged, 2 .deleted files (2,048 bytes) {word}" in text
+
+
+def test_an_empty_log_has_no_offsets() -> None:
+    empty = partition("v-0", "unchanged", log_start_offset=7, log_end_offset=7)
+    assert "  v-0: unchanged, empty, the next offset is 7" in report(log_dir(empty)).to_text(EACH_PARTITION)
 
 
 class TestExitCode:
