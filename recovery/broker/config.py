@@ -270,6 +270,11 @@ class BrokerConfig:
         )
 
     @property
+    def names_log_dirs(self) -> bool:
+        """Whether something names the log dirs; else Kafka's default stands for them."""
+        return any(setting.name in layer.values for layer in self.layers for setting in (LOG_DIRS, LOG_DIR))
+
+    @property
     def repeated_log_dirs(self) -> list[str]:
         """The entries of `log_dirs` that are in the settings more than once."""
         settings = Settings(self.layers)

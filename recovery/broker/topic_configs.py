@@ -34,6 +34,8 @@ _EXPECTED = "JSON {topic: {key: value}}"
 _MOST_COMPARED = 10_000
 """Pairs of names that are looked at for a misspelled topic, half a second's work: settings may be those of a whole
 cluster, and most of its topics may not be here."""
+_MOST_NAMED = 3
+_LEAST_SIMILARITY = 0.8  # names with a common part, `codec-gzip` and `codec-zstd`, are less similar
 
 TOPIC_CONFIG_NAMES = frozenset(
     {
@@ -207,19 +209,34 @@ def _read_value(topic: str, key: str, value: object) -> str:
 def without_effect(
     overrides: Mapping[str, Configs], topics_here: Collection[str], *, where: str = "in the log dirs"
 ) -> list[str]:
-    """Return a sentence for each topic that is given settings and has no log *where* this run looks."""
+    """Return sentences on the topics that are given settings and have no log *where* this run looks.
+
+    One for each that may be a misspelled one of *topics_here*, and one for all others.
+    """
     idle = sorted(overrides.keys() - topics_here)
     known = topics_here if len(idle) * len(topics_here) <= _MOST_COMPARED else ()
-    return [
-        f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies {where}, so its settings have no effect"
-        f"{_hint(topic, known)}"
-        for topic in idle
+    hints = {topic: hint for topic in idle if (hint := _hint(topic, known))}
+    rest = [topic for topic in idle if topic not in hints]
+    more = f" and {len(rest) - _MOST_NAMED:,} more" if len(rest) > _MOST_NAMED else ""
+    told = [
+        f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies {where}, so its settings have no effect{hint}"
+        for topic, hint in hints.items()
     ]
+    if len(rest) == 1:
+        told.append(
+            f"{TOPIC_CONFIG_OPTION}: no log of {rest[0]} lies {where}, so its settings have no effect"
+        )
+    elif rest:
+        topics = ", ".join(rest[:_MOST_NAMED]) + more
+        told.append(
+            f"{TOPIC_CONFIG_OPTION}: no logs of {topics} lie {where}, so their settings have no effect"
+        )
+    return told
 
 
 def _hint(name: str, known: Collection[str]) -> str:
     """Return the question whether the most similar of the *known* names was meant; empty if none is similar."""
     import difflib  # only needed after a mistake
 
-    similar = difflib.get_close_matches(name, known, n=1)
+    similar = difflib.get_close_matches(name, known, n=1, cutoff=_LEAST_SIMILARITY)
     return f"; is {similar[0]} meant?" if similar else ""

@@ -23,12 +23,12 @@ from recovery.describe.report import (
     ReplicaDescription,
 )
 from recovery.errors import AS_BROKERS_USER, error_text
-from recovery.logdir.dirs import BrokerDirs, cordons_in
+from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, BrokerDirs, cordons_in, is_foreign
 from recovery.logdir.identity import identify
 from recovery.logdir.listing import mount_problems
 from recovery.logdir.lock import is_locked_by_broker
 from recovery.logdir.metadata_files import look_for_metadata
-from recovery.read.file_system import absolute, is_folder
+from recovery.read.file_system import absolute, is_folder, is_there
 from segfmt.java_text import LONG_MAX
 
 _UNKNOWN_BROKER = -1
@@ -134,8 +134,10 @@ def _offline_cause(path: str) -> str | None:
     """Return why a broker that starts has the log dir at *path* offline, None if it does not."""
     try:
         if not is_folder(path):
-            return "no such folder. Remedy: check the path, and that its file system is mounted"
+            return f"{'not a folder' if is_there(path) else 'no such folder'}. {CHECK_MOUNT}"
         os.listdir(path)
+        if is_foreign(path):
+            return f"{NOT_A_LOG_DIR}. {CHECK_MOUNT}"
         problems = [*mount_problems(path), *identify([path]).problems.get(path, ())]
     except OSError as error:
         return _words(error)

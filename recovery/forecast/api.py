@@ -30,7 +30,14 @@ from recovery.forecast.sample import Sample, take_sample
 from recovery.forecast.survey import LogDirSurvey, LogToRecover, survey_log_dirs
 from recovery.load.model import LogSettings
 from recovery.load.release import Release
-from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
+from recovery.logdir.dirs import (
+    CHECK_MOUNT,
+    NOT_A_LOG_DIR,
+    BrokerDirs,
+    find_broker_dirs,
+    is_foreign,
+    topics_in,
+)
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import look_for_metadata
 from recovery.problem import Note, Problem
@@ -75,12 +82,15 @@ def estimate(
         changes: fields of `EstimateOptions` that differ from *options*: `estimate(dirs, sample_bytes=0)`.
 
     Raises:
-        UsageError: settings that Kafka does not accept; a log dir that is missing, relative, or named twice.
+        UsageError: settings that Kafka does not accept; a log dir that is missing, relative, named twice, or a folder
+            that no broker has ever opened.
     """
     options = replace(options or EstimateOptions(), **changes)
     options.refuse_wrong_values()
     started_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
     dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
+    for path in filter(is_foreign, dirs.log_dirs):
+        raise UsageError(f"{path}: {NOT_A_LOG_DIR}. {CHECK_MOUNT}")
     facts = _broker_facts(dirs, options, is_place_configured=log_dirs is None)
     surveys = survey_log_dirs(
         dirs.log_dirs,

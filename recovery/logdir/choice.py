@@ -11,7 +11,7 @@ from recovery.errors import UsageError
 
 _NAMED = 5
 """How many names a message lists; the others are counted."""
-_PARTITION = re.compile(r"(.+)-[0-9]+", re.DOTALL)
+_PARTITION = re.compile(r"(.+)-([0-9]+)", re.DOTALL)
 
 
 class Partition(Protocol):
@@ -53,6 +53,8 @@ class SeenPartitions:
         if match is not None and match[1] in self._ranges:
             lowest, highest = self._ranges[match[1]]
             existing = f"topic {match[1]} has partitions from {lowest} to {highest}"
+            if option.startswith("--topic ") and lowest <= int(match[2]) <= highest:
+                existing += f"; is --partition {name} meant?"
         else:
             existing = self._near(name if match is None else match[1])
         raise UsageError(f"{option}: not found in {place}; {existing}")

@@ -28,6 +28,9 @@ from segfmt.filenames import (
     read_folder_name,
 )
 
+NOT_A_LOG_DIR = f"not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing"
+CHECK_MOUNT = "Remedy: check the path, and that its file system is mounted"
+_BY_DEFAULT = "neither log.dirs nor log.dir is set, so that Kafka's default counts"
 _LONGEST_NAME_BYTES = 255
 _BROKERS_FILES = frozenset(
     {
@@ -173,9 +176,8 @@ def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, 
                 if may_be_missing:
                     continue
                 fault = "not a folder" if is_there(path) else "no such log dir"
-                raise UsageError(
-                    f"{path}: {fault}. Remedy: check the path, and that its file system is mounted"
-                )
+                by_default = "" if broker.names_log_dirs else f", and {_BY_DEFAULT}"
+                raise UsageError(f"{path}: {fault}{by_default}. {CHECK_MOUNT}")
             status = os.stat(path)
         except OSError:
             continue  # the log dir goes offline when it is locked
@@ -195,15 +197,16 @@ def _refuse_foreign(paths: tuple[str, ...]) -> None:
     broker's own is enough, since a dir that has lost that file is still a broker's.
     """
     for path in paths:
-        try:
-            names = os.listdir(path)
-        except OSError:
-            continue  # the log dir goes offline when it is locked
-        if _BROKERS_FILES.isdisjoint(names):
-            raise UnsafeError(
-                f"{path}: not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing. Nothing was "
-                "changed. Remedy: check the path, and that its file system is mounted"
-            )
+        if is_foreign(path):
+            raise UnsafeError(f"{path}: {NOT_A_LOG_DIR}. Nothing was changed. {CHECK_MOUNT}")
+
+
+def is_foreign(path: str) -> bool:
+    """Return whether no broker has ever opened the folder at *path*; False if it cannot be read."""
+    try:
+        return _BROKERS_FILES.isdisjoint(os.listdir(path))
+    except OSError:
+        return False  # the log dir goes offline when it is locked
 
 
 def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -70,7 +70,8 @@ def identify(
         else:
             identity.notes.append(
                 f"{log_dir} has no {META_PROPERTIES}: a broker does not start with it (RuntimeException). "
-                "Remedy: kafka-storage format --ignore-formatted, with the cluster.id of the others"
+                "Remedy: check that its file system is mounted; if it is new, kafka-storage format --ignore-formatted, "
+                "with the cluster.id of the others"
             )
     for log_dir, problem in contradictions(meta_of, node_id=node_id):
         problems.setdefault(log_dir, []).append(problem)

@@ -361,10 +361,19 @@ def test_boolean_and_list_kinds():
 
 
 def test_a_misspelled_topic_is_not_looked_for_among_those_of_a_whole_cluster() -> None:
-    """Which would take minutes: then each is told without the one that may be meant."""
+    """Which would take minutes: then all are told together, without those that may be meant."""
     here = [f"orders-{number:05}" for number in range(150)]
     (text,) = without_effect({"order-00017": {}}, here)
     assert text.endswith("its settings have no effect; is orders-00017 meant?")
-    texts = without_effect({f"order-{number:05}": {} for number in range(100)}, here)
-    assert len(texts) == 100
-    assert all(one.endswith("its settings have no effect") for one in texts)
+    (text,) = without_effect({f"order-{number:05}": {} for number in range(100)}, here)
+    assert "no logs of order-00000, order-00001, order-00002 and 97 more lie in the log dirs" in text
+    assert text.endswith("so their settings have no effect")
+
+
+def test_settings_of_a_whole_cluster_take_one_line_beside_what_is_misspelled() -> None:
+    given = {"codec-nine": {}, "codec-gzip": {}, "codec-zstd": {}, "__transaction_state": {}}
+    misspelled, others = without_effect(given, ["codec-none", "codec-zstd", "transactions"])
+    assert "no log of codec-nine lies" in misspelled
+    assert misspelled.endswith("so its settings have no effect; is codec-none meant?")
+    assert "no logs of __transaction_state, codec-gzip lie in" in others
+    assert others.endswith("so their settings have no effect")

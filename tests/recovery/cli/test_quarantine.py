@@ -400,7 +400,7 @@ class TestUsage:
             (["purge", "--log-dirs", "/", "--older-than", "30"], ["--older-than", "30d"]),
             (["purge", "--log-dirs", "/", "--older-than", "-1d"], ["--older-than"]),
             (["purge", "--log-dirs", "/", "--older-than", "1y"], ["--older-than", "1y"]),
-            (["purge", "--log-dirs", "/", "--al"], ["--older-than"]),
+            (["purge", "--log-dirs", "/", "--al"], ["--al; is --all meant?"]),
         ],
         ids=" ".join,
     )

@@ -229,6 +229,28 @@ def test_a_folder_that_is_no_log_dir_is_left_alone(is_empty: bool, sample: Sampl
     assert done.exit_code == 3
     assert_one_line(done, str(folder), "not the log dir of a broker", "Nothing was changed")
     assert footprint(tmp_path) == found
+    estimated = run("estimate", "--log-dirs", f"{sample.log_dirs[0]},{folder}")
+    assert estimated.exit_code == 1
+    assert_one_line(estimated, str(folder), "not the log dir of a broker", "is mounted")
+    described = run("log-dirs", "--describe", "--log-dirs", f"{sample.log_dirs[0]},{folder}")
+    assert described.exit_code == 4
+    assert f"{folder}: offline: not the log dir of a broker" in described.stdout + described.stderr
+
+
+def test_a_configuration_that_names_no_log_dir_is_told_of(tmp_path: Path) -> None:
+    config = tmp_path / "log4j.properties"
+    config.write_text("log4j.rootLogger=INFO\n")
+    done = run("recover", "-c", config, "--property", f"log.dir={tmp_path / 'nope'}")
+    assert_one_line(done, "nope: no such log dir. Remedy: check the path")
+    if not Path("/tmp/kafka-logs").exists():
+        done = run("recover", "-c", config)
+        assert_one_line(done, "/tmp/kafka-logs: no such log dir", "neither log.dirs nor log.dir is set")
+
+
+def test_a_partition_that_is_given_as_a_topic_is_told_of(sample: Sample) -> None:
+    done = run("recover", "-n", "-c", sample.config, "--topic", "plain-0")
+    assert done.exit_code == 1
+    assert "is --partition plain-0 meant?" in done.stderr
 
 
 def test_a_metadata_log_dir_that_cannot_be_locked_makes_the_run_unsafe(tmp_path: Path) -> None:
