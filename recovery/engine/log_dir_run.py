@@ -188,7 +188,8 @@ class LogDirRun:
     def _note_result(self, result: PartitionResult) -> None:
         with self._changed:
             self._queue.results[result.task.folder] = result
-            self._notify(self._finished(result.report, result.bounds))
+            count = len(self._queue.results) + len(self._inventory.refused)
+            self._notify(self._finished(result.report, result.bounds, count))
 
     def _next_run(self) -> PartitionRun | None:
         """Return the next partition; help with the scans of others while there is none; return None at the end."""
@@ -244,23 +245,25 @@ class LogDirRun:
         if result is not None:
             self._note_result(result)
 
-    def _finished(self, report: PartitionReport, bounds: LogBounds | None) -> PartitionFinished:
+    def _finished(
+        self, report: PartitionReport, bounds: LogBounds | None, finished_count: int
+    ) -> PartitionFinished:
         return finished_event(
             report,
             bounds,
             thread_num=int(getattr(self._numbers, "value", 0)),
-            finished_count=len(self._queue.results) + len(self._inventory.refused),
+            finished_count=finished_count,
             log_count=self._inventory.log_count,
         )
 
     def _refuse_folders(self) -> None:
         """Report the folders that were refused before anything was read."""
-        for report in refused_reports(self._inventory):
+        for count, report in enumerate(refused_reports(self._inventory), start=1):
             started = PartitionStarted(
                 log_dir=report.log_dir, partition=report.folder, thread_num=0, unflushed_segment_count=None
             )
             self._notify(started)
-            self._notify(self._finished(report, None))
+            self._notify(self._finished(report, None, count))
 
     def _begin_journal(self) -> None:
         """Begin a journal. If there is no room for one, the run continues, but could not be resumed."""

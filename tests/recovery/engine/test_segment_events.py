@@ -249,3 +249,13 @@ def test_rules_hold_in_more_of_them(campaign: EventCampaign, kind: str) -> None:
     for number in range(10 if kind in RARE else 60):
         case, damages, broken = campaign.run(f"{kind}-seed1/{number}")
         assert not broken, (case, damages, broken)
+
+
+def test_folders_that_are_refused_count_one_by_one(tmp_path: Path) -> None:
+    path = log_dir(tmp_path / "d", t_0=three_segments(), t_1=three_segments())
+    for name_of_none in ("x", "y", "z"):
+        (path / name_of_none).mkdir()
+    finished = [event for event in told(path) if isinstance(event, PartitionFinished)]
+    assert [event.finished_count for event in finished] == [1, 2, 3, 4, 5]
+    assert {event.log_count for event in finished} == {5}
+    assert [event.status for event in finished][:3] == ["refused"] * 3
