@@ -135,9 +135,9 @@ class TopicConfigs:
     def _topic_id(self, topic: str) -> str | None:
         if self.topic_ids is not None and topic in self.topic_ids:
             return format_uuid(self.topic_ids[topic])
-        return "" if self._is_gone(topic) else None
+        return "" if self.is_gone(topic) else None
 
-    def _is_gone(self, topic: str) -> bool:
+    def is_gone(self, topic: str) -> bool:
         """Return whether it is known that the cluster has no such topic."""
         return self.topic_ids is not None and self.is_metadata_whole and topic not in self.topic_ids
 
@@ -158,7 +158,7 @@ class TopicConfigs:
         if REMOTE_STORAGE_ENABLE.name in self.overrides.get(topic, {}) or topic in NEVER_TIERED_TOPICS:
             return True
         # A broker whose settings are known takes a topic that no longer exists for a plain one.
-        return topic in (self.topic_ids or ()) or (self.is_remote_storage_known and self._is_gone(topic))
+        return topic in (self.topic_ids or ()) or (self.is_remote_storage_known and self.is_gone(topic))
 
 
 def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
@@ -218,15 +218,13 @@ def without_effect(
     hints = {topic: hint for topic in idle if (hint := _hint(topic, known))}
     rest = [topic for topic in idle if topic not in hints]
     more = f" and {len(rest) - _MOST_NAMED:,} more" if len(rest) > _MOST_NAMED else ""
+    if len(rest) == 1:
+        hints[rest.pop()] = ""
     told = [
         f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies {where}, so its settings have no effect{hint}"
         for topic, hint in hints.items()
     ]
-    if len(rest) == 1:
-        told.append(
-            f"{TOPIC_CONFIG_OPTION}: no log of {rest[0]} lies {where}, so its settings have no effect"
-        )
-    elif rest:
+    if rest:
         topics = ", ".join(rest[:_MOST_NAMED]) + more
         told.append(
             f"{TOPIC_CONFIG_OPTION}: no logs of {topics} lie {where}, so their settings have no effect"

@@ -73,6 +73,8 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
         broker=broker if metadata is None else broker.with_dynamic(cluster_default=metadata.cluster_default),
         records={} if metadata is None else metadata.topic_configs,
         overrides=overrides,
+        topic_ids=None if metadata is None else metadata.topic_ids,
+        is_metadata_whole=metadata is None or metadata.damage is None,
     )
     remarks += _wrong_settings(configs, topics_here)
     return BrokerFacts(
@@ -114,5 +116,5 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
         is_preallocated=config.preallocate,
         segment_index_bytes=config.segment_index_bytes if is_known else None,
         topic_id=None if metadata is None else metadata.topic_ids.get(topic),
-        is_gone=metadata is not None and metadata.damage is None and topic not in metadata.topic_ids,
+        is_gone=configs.is_gone(topic),
     )

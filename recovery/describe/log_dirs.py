@@ -135,7 +135,6 @@ def _offline_cause(path: str) -> str | None:
     try:
         if not is_folder(path):
             return f"{'not a folder' if is_there(path) else 'no such folder'}. {CHECK_MOUNT}"
-        os.listdir(path)
         if is_foreign(path):
             return f"{NOT_A_LOG_DIR}. {CHECK_MOUNT}"
         problems = [*mount_problems(path), *identify([path]).problems.get(path, ())]

@@ -35,7 +35,7 @@ from recovery.logdir.dirs import (
     NOT_A_LOG_DIR,
     BrokerDirs,
     find_broker_dirs,
-    is_foreign,
+    foreign_among,
     topics_in,
 )
 from recovery.logdir.identity import identify
@@ -89,7 +89,7 @@ def estimate(
     options.refuse_wrong_values()
     started_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
     dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
-    for path in filter(is_foreign, dirs.log_dirs):
+    if (path := foreign_among(dirs.log_dirs)) is not None:
         raise UsageError(f"{path}: {NOT_A_LOG_DIR}. {CHECK_MOUNT}")
     facts = _broker_facts(dirs, options, is_place_configured=log_dirs is None)
     surveys = survey_log_dirs(

@@ -196,17 +196,26 @@ def _refuse_foreign(paths: tuple[str, ...]) -> None:
     Kafka: KafkaRaftServer.initializeLogDirs (a missing meta.properties stops the node). Differs: any file of a
     broker's own is enough, since a dir that has lost that file is still a broker's.
     """
+    if (path := foreign_among(paths)) is not None:
+        raise UnsafeError(f"{path}: {NOT_A_LOG_DIR}. Nothing was changed. {CHECK_MOUNT}")
+
+
+def foreign_among(paths: Iterable[str]) -> str | None:
+    """Return the first of *paths* that is a foreign folder; one that cannot be read is none."""
     for path in paths:
-        if is_foreign(path):
-            raise UnsafeError(f"{path}: {NOT_A_LOG_DIR}. Nothing was changed. {CHECK_MOUNT}")
+        with suppress(OSError):  # the log dir goes offline when it is locked
+            if is_foreign(path):
+                return path
+    return None
 
 
 def is_foreign(path: str) -> bool:
-    """Return whether no broker has ever opened the folder at *path*; False if it cannot be read."""
-    try:
-        return _BROKERS_FILES.isdisjoint(os.listdir(path))
-    except OSError:
-        return False  # the log dir goes offline when it is locked
+    """Return whether no broker has ever opened the folder at *path*.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    return _BROKERS_FILES.isdisjoint(os.listdir(path))
 
 
 def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
