@@ -43,8 +43,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "undo",
         help="take the newest recovery or restore of each log dir back",
         description="Put every log, epoch file, checkpoint and name back as it was before the newest recover or "
-        "archive restore that changed a partition; later runs go first. Nothing is touched if anything has changed "
-        "since, for instance because a broker was started.",
+        "archive restore that changed a partition; later runs go first, and earlier ones are named. Nothing is touched "
+        "if anything has changed since, for instance because a broker was started.",
         epilog=_EPILOG,
     )
     add_log_dir_arguments(parser, "undo")
@@ -123,6 +123,7 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
                 "restoredBytes": undoing.restored_bytes,
                 "removedBytes": undoing.removed_bytes,
                 "movedBack": list(undoing.moved_back),
+                "earlierRuns": list(undoing.earlier_runs),
                 "actions": [f"{folder}: {action_words(action)}" for folder, action in undoing.actions],
             }
             for undoing in undone
@@ -173,3 +174,8 @@ def _lines(
                 printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions
             )
         yield from (printable(f"  {moved}: moved back") for moved in undoing.moved_back)
+        if undoing.earlier_runs:
+            yield printable(
+                f"{undoing.log_dir}: {count_text(len(undoing.earlier_runs), 'earlier run')} not taken back: the same "
+                f"command with --run {undoing.earlier_runs[-1]} does that, too"
+            )

@@ -30,11 +30,13 @@ class Inventories:
         ready: those of the dirs that can be recovered.
         offline: why the others cannot be, by log dir.
         repairs: what was moved away, or would be, as text, by log dir.
+        unrepaired: what could be, but stays, and why, as text, by log dir.
     """
 
     ready: list[LogDirInventory] = field(default_factory=list)
     offline: dict[str, LogDirOfflineError] = field(default_factory=dict)
     repairs: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    unrepaired: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def list_log_dirs(
@@ -109,4 +111,5 @@ def _repaired(
         inventories.offline[log_dir] = error
         return None
     inventories.repairs[log_dir] = repaired.lines
+    inventories.unrepaired[log_dir] = repaired.left
     return repaired.inventory

@@ -24,7 +24,14 @@ from recovery.read.file_system import is_file
 from recovery.read.partition_files import PartitionFiles
 from recovery.write.quarantine import Quarantine
 
-_STAYS_ERRNOS = frozenset({errno.EXDEV, errno.EBUSY, errno.EPERM, errno.EACCES})
+_OWNER_REMEDY = "run recover as its owner, or as root, or move it away by hand"
+_STAYS_REMEDIES = {
+    errno.EXDEV: "leave --quarantine-dir out, or choose a folder on the log dir's file system, or move it away by hand",
+    errno.EBUSY: "unmount it",
+    errno.EPERM: _OWNER_REMEDY,
+    errno.EACCES: _OWNER_REMEDY,
+}
+"""What helps, by the errno of what cannot be moved, which stays; any other one takes the log dir offline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +60,13 @@ class Repaired:
     """A log dir after its repair; in a dry run, as it would be.
 
     Attributes:
-        lines: what was moved, or would be, and what could not be.
+        lines: what was moved, or would be.
+        left: what could be moved away but is not, and why.
     """
 
     inventory: LogDirInventory
     lines: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def repair_log_dir(
@@ -75,9 +84,9 @@ def repair_log_dir(
     Raises:
         LogDirOfflineError: an I/O error.
     """
-    moves = repairs_of(inventory)
+    moves, left = repairs_of(inventory)
     if not moves:
-        return Repaired(inventory=inventory)
+        return Repaired(inventory=inventory, left=tuple(left))
     lines, moved_paths = [], []
     ledger = CutLedger(inventory.log_dir)
     for move in moves:
@@ -89,33 +98,58 @@ def repair_log_dir(
                 quarantine.move_away(path, folder=move.folder, reason=move.reason)
                 ledger.note_moved(move.path)
         except OSError as error:
-            if error.errno not in _STAYS_ERRNOS:
+            remedy = _STAYS_REMEDIES.get(error.errno or 0)
+            if remedy is None:
                 raise LogDirOfflineError(inventory.log_dir, error) from error
-            lines.append(f"{move.path} cannot be moved to quarantine: {error.strerror}")
+            left.append(
+                f"--repair leaves {move.path}, which cannot be moved to quarantine: {error.strerror}. Remedy: {remedy}"
+            )
             continue
         lines.append(str(move))
         moved_paths.append(move.path)
-    return Repaired(inventory=relist(moved_paths if dry_run else ()), lines=tuple(lines))
+    return Repaired(inventory=relist(moved_paths if dry_run else ()), lines=tuple(lines), left=tuple(left))
 
 
-def repairs_of(inventory: LogDirInventory) -> tuple[Move, ...]:
-    """Return what can safely be moved away, in order.
+def repairs_of(inventory: LogDirInventory) -> tuple[list[Move], list[str]]:
+    """Return what can safely be moved away, in order, and what is left although it could be, as text.
 
     A partition or log dir that has other problems, which a repair cannot solve, is left alone.
     """
     if any(problem.repair is None for problem in inventory.problems):
-        return ()
-    moves = _moves((*inventory.problems, *inventory.notes))
+        return [], _left(inventory.problems)
+    moves, left = _moves((*inventory.problems, *inventory.notes)), []
     for refused in inventory.refused:
         moves += _moves(refused.refusal.problems)
     for task in inventory.tasks:
         problems = _problems_of(task, os.path.join(inventory.log_dir, task.folder))
         if all(problem.repair is not None for problem in problems):
             moves += _moves((*problems, *notes_of(task)), folder=task.folder)
+        else:
+            left += _left(problems, folder=task.folder)
     moves_by_path: dict[str, Move] = {}
     for move in moves:
         moves_by_path.setdefault(move.path, move)
-    return tuple(moves_by_path.values())
+    return [*moves_by_path.values()], left
+
+
+def _left(problems: Iterable[Problem], *, folder: str = "") -> list[str]:
+    """Return why nothing is moved away for *problems*, of which a repair solves some; nothing if it solves none."""
+    files, others = (
+        ", ".join(
+            dict.fromkeys(
+                os.path.join(folder, problem.file)
+                for problem in problems
+                if (problem.repair is None) == is_other
+            )
+        )
+        for is_other in (False, True)
+    )
+    if not files:
+        return []
+    return [
+        f"--repair leaves {files}, as it cannot solve the other problems, of {others}. Remedy: solve those, then start "
+        "it again"
+    ]
 
 
 def _problems_of(task: PartitionTask, path: str) -> tuple[Problem, ...]:

@@ -68,6 +68,11 @@ class PartitionReport:
     duration_ms: int = 0
 
     @property
+    def is_changed(self) -> bool:
+        """Whether more was done than to remove pending deletions, so that an `undo` stops at this run."""
+        return len(self.actions) > self.pending_deletion_count
+
+    @property
     def losses(self) -> tuple[Cut, ...]:
         """The cuts that are a loss: those of preallocated zeros are not."""
         return tuple(cut for cut in self.cuts if not cut.is_preallocated)
@@ -276,6 +281,7 @@ class RecoveryReport:
         signal_exit_code: 129, 130 or 143 if a signal ended the run.
         phases: where the threads' time went.
         notes: on the whole run: settings that were assumed, files that are missing.
+        repair: whether `--repair` was given; what it has left is in the notes of log dirs.
     """
 
     dry_run: bool
@@ -288,6 +294,7 @@ class RecoveryReport:
     signal_exit_code: int | None = None
     phases: tuple[PhaseTime, ...] = ()
     notes: tuple[Note, ...] = ()
+    repair: bool = False
 
     @property
     def partitions(self) -> tuple[PartitionReport, ...]:

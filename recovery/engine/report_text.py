@@ -345,13 +345,13 @@ def _outcome(log_dir: LogDirReport) -> str:
 
 def _what_to_type(report: RecoveryReport) -> Iterator[str]:
     repairable = sum(problem.repair is not None for problem in report.problems)
-    if repairable:
+    if repairable and not report.repair:
         all_problems = count_text(len(report.problems), "problem")
         yield f"{repairable:,} of {all_problems} can be repaired: recover --repair moves files away"
     for command in undo_commands(_kept_runs(report), "puts it back"):
         yield f"what was cut or replaced is kept; {command}"
     unfinished = [one for one in report.log_dirs if one.status in _UNFINISHED]
-    if not report.dry_run and any(one.actions for log_dir in unfinished for one in log_dir.partitions):
+    if not report.dry_run and any(one.is_changed for log_dir in unfinished for one in log_dir.partitions):
         of = ", ".join(one.log_dir for one in unfinished)
         yield f"{of}: what was cut or replaced is kept; undo puts it back once the same command has finished"
     if report.signal_exit_code is not None and not report.dry_run:
@@ -368,8 +368,8 @@ def _kept_runs(report: RecoveryReport) -> dict[str, set[str]]:
         if log_dir.status in _UNFINISHED and not report.dry_run:
             continue
         folders = {cut.quarantine for cut in log_dir.earlier_cuts}
-        # Of a mere hand-off undo would take back the run before as well
-        if not report.dry_run and (log_dir.repairs or any(one.actions for one in log_dir.partitions)):
+        # A run that has changed no partition is taken back with the one before
+        if not report.dry_run and (log_dir.repairs or any(one.is_changed for one in log_dir.partitions)):
             folders.add(log_dir.quarantine)
         kept[log_dir.log_dir] = {folder for folder in folders if folder}
     return kept

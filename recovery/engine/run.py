@@ -159,6 +159,7 @@ class Engine:
         order = {log_dir: position for position, log_dir in enumerate(self._log_dirs)}
         return RecoveryReport(
             dry_run=self._options.dry_run,
+            repair=self._options.repair,
             now_ms=now_ms,
             cpu_path=kernels.cpu_path,
             kernel_origin=kernels.origin,
@@ -271,6 +272,9 @@ class Engine:
         for log_dir, lines in listed.repairs.items():
             for line in lines:
                 self._notify(Remark(text=line, level="warning", log_dir=log_dir))
+        for log_dir, lines in listed.unrepaired.items():
+            for line in lines:
+                self._note(log_dir, line)
         for log_dir, error in listed.offline.items():
             self._note_offline(log_dir, error)
         # Check all of them before the first journal is discarded: if one is refused, nothing is changed.

@@ -22,6 +22,8 @@ from segfmt.errors import FileNameError
 from segfmt.filenames import LOCK_FILE, FileKind, file_kind, is_written_to
 
 _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
+_REMOVE_FOLDER = "move it out of the log dir"
+_REMOVE_ROOTS_FOLDER = f"{_REMOVE_FOLDER} (recover --repair leaves it, as root owns it)"
 _OPENED_FOR_WRITING = frozenset(
     {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX}
 )
@@ -201,7 +203,7 @@ def other_kind(path: str) -> str | None:
 
 def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
     """Return the problem that the folder *name* is not a broker's; *may_move*: whether it can be moved away."""
-    remedy = "move it out of the log dir"
+    remedy = _REMOVE_FOLDER if may_move else _REMOVE_ROOTS_FOLDER
     if name == "lost+found":
         remedy = "the log dir is the root of a file system: use a folder below it as log dir"
     return Problem(
@@ -220,7 +222,7 @@ def unwritable_folder(name: str, may_move: bool) -> Problem:
         rule="topic-name",
         detail="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
         "offline at its next start)",
-        remedy="move it out of the log dir",
+        remedy=_REMOVE_FOLDER if may_move else _REMOVE_ROOTS_FOLDER,
         repair=Repair(names=(name,)) if may_move else None,
     )
 

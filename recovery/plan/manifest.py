@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from recovery.plan.actions import LOG_DIR_ITSELF
 from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 
 MOST_LINE_BYTES: Final = 64 << 20
@@ -84,9 +85,19 @@ class StoredEntry:
         return self.kind in _COUNTED_KINDS
 
     @property
+    def is_moved(self) -> bool:
+        """Whether it was moved as a whole, by a repair."""
+        return self.kind == "moved"
+
+    @property
+    def path(self) -> str:
+        """Where it was, relative to the log dir."""
+        return self.file if self.partition == LOG_DIR_ITSELF else f"{self.partition}/{self.file}"
+
+    @property
     def is_other_kind(self) -> bool:
         """Whether it was moved as a whole and is not a regular file."""
-        return self.kind == "moved" and self.digest is None
+        return self.is_moved and self.digest is None
 
     def has_moved(self, path: str, kind: str, size_bytes: int) -> bool:
         """Whether a thing at *path* in what was moved as a whole came with it; all did if nothing was listed."""

@@ -100,6 +100,7 @@ class QuarantineListing:
                 }
                 for log in run.logs
             ],
+            "moved": [_moved_json(run, entry) for entry in run.moved],
             "saved": len(run.saved),
             "derived": len(run.counted) - len(run.saved),
             "reasons": _reasons(run.saved),
@@ -146,6 +147,9 @@ class QuarantineListing:
         ]
         if most is not None and len(logs) > most:
             lines.append(f"    and {count_text(len(logs) - most, 'log')} more (-v lists them)")
+        lines += [f"    {_moved_text(run, entry)}" for entry in run.moved[:most]]
+        if most is not None and len(run.moved) > most:
+            lines.append(f"    and {len(run.moved) - most:,} more moved here (-v lists them)")
         lines += _other_lines(run)
         if listed.problems == ():
             lines.append("    verified: everything is there")
@@ -208,8 +212,9 @@ class PurgeReport:
             return _text(lines)
         for log_dir in self.log_dirs:
             gone = [one for one in log_dir.runs if one.problem is None]
-            if verbosity > 0:
-                lines += [f"{one.run.path}: {self._amount([one])}" for one in gone]
+            for one in gone if verbosity > 0 else ():
+                lines.append(f"{one.run.path}: {self._amount([one])}")
+                lines += [f"    {_moved_text(one.run, entry)}" for entry in one.run.moved]
             if gone:
                 lines.append(f"{log_dir.log_dir}: {count_text(len(gone), 'run')}, {self._amount(gone)}")
         if not any(log_dir.runs for log_dir in self.log_dirs):
@@ -243,6 +248,23 @@ def _part_json(part: StoredEntry) -> dict[str, Any]:
     }
 
 
+def _moved_json(run: QuarantineRun, entry: StoredEntry) -> dict[str, Any]:
+    files = run.files_of(entry)
+    return {
+        "path": entry.path,
+        "stored": entry.stored,
+        "files": len(files),
+        "bytes": sum(file.size_bytes for file in files),
+        "reason": entry.reason,
+    }
+
+
+def _moved_text(run: QuarantineRun, entry: StoredEntry) -> str:
+    files = run.files_of(entry)
+    size_bytes = bytes_text(sum(file.size_bytes for file in files))
+    return f"{entry.path}, moved here by a repair ({count_text(len(files), 'file')}, {size_bytes}): {entry.reason}"
+
+
 def _offsets(log: StoredLog) -> str:
     if log.first_offset is None:
         return ""
@@ -257,7 +279,8 @@ def _reasons(entries: Iterable[StoredEntry]) -> dict[str, int]:
 
 def _other_lines(run: QuarantineRun) -> list[str]:
     """Return what was saved besides logs, as text."""
-    reasons = list(_reasons(entry for entry in run.saved if not entry.is_log).items())
+    others = (entry for entry in run.saved if not (entry.is_log or entry.is_moved))
+    reasons = list(_reasons(others).items())
     parts = [f"{count:,} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
     if len(reasons) > _MOST_REASONS:
         parts.append(f"{len(reasons) - _MOST_REASONS} more reasons")

@@ -76,11 +76,24 @@ class QuarantineRun:
         return tuple(entry for entry in self.counted if not entry.is_derived)
 
     @property
+    def moved(self) -> tuple[StoredEntry, ...]:
+        """What a repair has moved here."""
+        return tuple(entry for entry in self.saved if entry.is_moved)
+
+    def files_of(self, entry: StoredEntry) -> tuple[FoundFile, ...]:
+        """Return what is there of *entry*: all that is below it if it is a folder."""
+        return tuple(
+            file
+            for file in self.files
+            if file.path == entry.stored or file.path.startswith(f"{entry.stored}/")
+        )
+
+    @property
     def logs(self) -> tuple[StoredLog, ...]:
         """What left the logs, by partition, the largest first."""
         parts_by_partition: dict[str, list[StoredEntry]] = {}
         for entry in self.saved:
-            if entry.is_log:
+            if entry.is_log and not entry.is_moved:
                 parts_by_partition.setdefault(entry.partition, []).append(entry)
         logs = (
             StoredLog(partition=partition, parts=tuple(parts))

@@ -68,6 +68,7 @@ class LogDirUndo:
         restored_bytes: bytes of files and tails that were restored from quarantine.
         removed_bytes: bytes of files that the run had made.
         actions: what was done, by folder.
+        earlier_runs: runs before it that changed a partition, and are not taken back; the newest first.
         is_left: whether it was left as it is: an interrupted `undo` is finished first, and did not concern it.
     """
 
@@ -78,6 +79,7 @@ class LogDirUndo:
     removed_bytes: int = 0
     actions: tuple[tuple[str, Action], ...] = ()
     moved_back: tuple[str, ...] = ()
+    earlier_runs: tuple[str, ...] = ()
     is_left: bool = False
 
 
@@ -221,7 +223,11 @@ def _chosen(
         last = next((undoing for undoing in undoings if undoing.run == run), interrupted)
         if last is None:
             raise UsageError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
-    return [] if last is None else undoings[: undoings.index(last) + 1]
+    if last is None:
+        return []
+    count = undoings.index(last) + 1
+    last.earlier_runs = tuple(undoing.run for undoing in undoings[count:] if undoing.changes_partitions)
+    return undoings[:count]
 
 
 def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
@@ -256,6 +262,9 @@ class _RunUndoing:
         root: the folder of all runs.
         run: name of the run's folder.
         journal: that of an interrupted `undo`, if any.
+
+    Attributes:
+        earlier_runs: of the last one that is taken back: those before it that changed a partition.
     """
 
     def __init__(self, log_dir: str, root: str, run: str, journal: Journal | None = None) -> None:
@@ -263,6 +272,7 @@ class _RunUndoing:
         self.root = root
         self.run = run
         self._journal = journal
+        self.earlier_runs: tuple[str, ...] = ()
         path = os.path.join(root, run)
         account = read_account(manifest_entries(path), path)
         self._changes, self._moves, self._unused = account.changes, account.moves, account.unused
@@ -519,6 +529,7 @@ class _RunUndoing:
             removed_bytes=self._removed_bytes,
             actions=tuple(self._actions),
             moved_back=tuple(f"{move.folder}/{move.name}" for move in self._moves),
+            earlier_runs=self.earlier_runs,
         )
 
     def _place(self, move: Moved) -> str:

@@ -86,11 +86,11 @@ class RunBuilder:
         )
         return target
 
-    def move(self, path: Path) -> Path:
-        """Move *path*, something in the log dir, here, as a repair does, and return where it is."""
+    def move(self, path: Path, *, folder: str = "log-dir") -> Path:
+        """Move *path*, something in the *folder* of the log dir, here, as a repair does, and return where it is."""
         quarantine = Quarantine(str(self.log_dir), root=None, run=self.path.name)
         assert Path(quarantine.root) == self.root
-        return Path(quarantine.move_away(str(path), folder="log-dir", reason="foreign"))
+        return Path(quarantine.move_away(str(path), folder=folder, reason="foreign"))
 
 
 def a_foreign_folder(log_dir: Path) -> Path:

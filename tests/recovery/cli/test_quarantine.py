@@ -21,7 +21,7 @@ from recovery.read import file_system
 from recovery.saved import purge
 from recovery.saved import runs as quarantine_runs
 from tests import ROOT
-from tests.logs.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
+from tests.logs.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 from tests.logs.samples import unpack
 from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.saved.test_purge import begin_run
@@ -146,6 +146,24 @@ class TestList:
         assert " ago: nothing of a log; 3 files, " in text
         assert "    besides: 1 x \\x1b[31m, 1 x overwritten by the hand-off" in text
         assert "\x1b" not in text
+
+    def test_what_a_repair_has_moved(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        runs[0].move(a_foreign_folder(log_dir))
+        (log_dir / "t-0" / "foo.log").write_bytes(b"12345")
+        runs[0].move(log_dir / "t-0" / "foo.log", folder="t-0")
+        text = Ran(capsys, "list", "--log-dirs", log_dir).stdout
+        assert "    topic, moved here by a repair (5 files, 30 B): foreign\n" in text
+        assert "    t-0/foo.log, moved here by a repair (1 file, 5 B): foreign\n" in text
+        old, new = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json").report["logDirs"][0]["runs"]
+        assert old["moved"] == [
+            {"path": "topic", "stored": "log-dir/topic", "files": 5, "bytes": 30, "reason": "foreign"},
+            {"path": "t-0/foo.log", "stored": "t-0/foo.log", "files": 1, "bytes": 5, "reason": "foreign"},
+        ]
+        assert (len(old["logs"]), new["moved"]) == (1, [])
+        gone = Ran(capsys, "purge", "--all", "--dry-run", "-v", "--log-dirs", log_dir).stdout
+        assert "topic, moved here by a repair (5 files, 30 B): foreign" in gone
 
     @needs(OTHERS_FILES, OTHER_USERS)
     def test_what_another_user_may_not_look_at_holds_up_no_other(

@@ -251,17 +251,46 @@ class TestNever:
             report = recover(
                 sample_of(log), [log.log_dir], repair=True, dry_run=dry_run, quarantine_dir=str(far)
             )
-            lines = report.log_dirs[0].repairs
-            assert (
-                "topic cannot be moved to quarantine: a folder cannot be moved to another file system"
-                in lines
+            (line,) = report.log_dirs[0].repairs
+            assert line.startswith("move t-0/foo.log to quarantine")
+            left = (
+                "--repair leaves topic, which cannot be moved to quarantine: a folder cannot be moved to another "
+                "file system. Remedy: leave --quarantine-dir out, or choose a folder on the log dir's file system, or "
+                "move it away by hand"
             )
-            assert any(line.startswith("move t-0/foo.log to quarantine") for line in lines)
+            assert left in [note.text for note in report.log_dirs[0].notes]
+            text = report.to_text()
+            assert f"NOTE {log.log_dir}: {left}" in text
+            assert "recover --repair moves" not in text
+            assert not any("topic" in line for line in text.splitlines() if "REPAIRED" in line)
             assert (log.log_dir / "topic").is_dir()
             assert report.exit_code == 4
         (saved,) = far.rglob("foo.log")
         assert saved.read_bytes() == b"12345"
         shutil.rmtree(far)
+        assert recover(sample_of(log), [log.log_dir], repair=True).exit_code == 0  # the remedy
+
+    @pytest.mark.parametrize("is_of_log_dir", [True, False])
+    def test_what_is_left_for_the_sake_of_another_problem_is_told(
+        self, is_of_log_dir: bool, pristine: Path, ram_path: Path
+    ) -> None:
+        log = make_log(pristine, ram_path / "d", "U")
+        if is_of_log_dir:
+            (log.log_dir / MARKER).symlink_to(ram_path / "elsewhere")
+            (log.log_dir / RECOVERY_POINTS).write_text("1\n0\n")
+            told = (RECOVERY_POINTS, MARKER)
+        else:
+            log.file(24).rename(ram_path / "elsewhere.log")
+            log.file(24).symlink_to(ram_path / "elsewhere.log")
+            (log.folder / "foo.log").write_bytes(b"12345")
+            told = ("t-0/foo.log", f"t-0/{log.file(24).name}")
+        report = recover(sample_of(log), [log.log_dir], repair=True)
+        assert action_lines(report) == []
+        assert (
+            f"NOTE {log.log_dir}: --repair leaves {told[0]}, as it cannot solve the other problems, of {told[1]}. "
+            "Remedy: solve those, then start it again"
+        ) in report.to_text().splitlines()
+        assert "recover --repair moves" not in report.to_text()
 
     def test_links_stay(self, pristine: Path, ram_path: Path) -> None:
         """What they lead to may be data on a disk that is not mounted."""

@@ -264,6 +264,8 @@ class TestSeveralRuns:
         announced = undo([str(victim.log_dir)], quarantine_dir=place, run=run, dry_run=True)
         done = undo([str(victim.log_dir)], quarantine_dir=place, run=run)
         last = 2 if named is None else named
+        for undone in (announced, done):
+            assert [one.earlier_runs for one in undone] == [()] * (2 - last) + [tuple(reversed(runs[:last]))]
         assert [one.run for one in announced] == [one.run for one in done] == list(reversed(runs[last:]))
         assert [one.restored_bytes for one in announced] == [one.restored_bytes for one in done]
         assert differences(trees[last], without_pending(tree_of(victim.log_dir))) == []

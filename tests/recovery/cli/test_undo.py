@@ -1,0 +1,63 @@
+"""`undo` on the command line: what it says of the runs that are left, and how often a report asks for it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from recovery.cli.main import main
+from tests.logs.samples import differences, tree_of, unpack
+from tests.recovery.cli.test_earlier_cuts import two_log_dirs
+from tests.runs.command import arguments_of, recover, run_unheard
+
+pytestmark = pytest.mark.long
+
+
+def test_runs_that_are_left_are_named_with_the_option_that_takes_them_back(
+    ram_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = unpack("crashed", ram_path)
+    log_dir = sample.log_dirs[0]
+    before = tree_of(log_dir)
+    assert recover(sample, "--topic", "late").exit_code == 4
+    in_between = tree_of(log_dir)
+    assert recover(sample).exit_code == 0
+    first, second = sorted(path.name for path in Path(f"{log_dir}.quarantine").iterdir())
+    undo = ["undo", "--log-dirs", str(log_dir)]
+    assert main([*undo, "--dry-run", "--format", "json"]) == 0
+    assert [one["earlierRuns"] for one in json.loads(capsys.readouterr().out)["logDirs"]] == [[first]]
+    assert main(undo) == 0
+    newest, left = capsys.readouterr().out.splitlines()
+    assert newest.startswith(f"{log_dir}: run {second}, ")
+    assert left == (
+        f"{log_dir}: 1 earlier run not taken back: the same command with --run {first} does that, too"
+    )
+    assert _lost(in_between, tree_of(log_dir)) == []
+    assert main([*undo, "--run", first]) == 0
+    (last,) = capsys.readouterr().out.splitlines()
+    assert last.startswith(f"{log_dir}: run {first}, ")
+    assert _lost(before, tree_of(log_dir)) == []
+
+
+def _lost(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
+    """What is another, but for pending deletions, which go for good."""
+    return [name for name in differences(before, after) if ".deleted" not in name]
+
+
+def test_a_report_counts_the_undos_that_its_cuts_need(
+    ram_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second run only drops what the first, whose report nobody has read, has called `.deleted`."""
+    sample = two_log_dirs(ram_path)
+    before = tree_of(sample.root)
+    assert run_unheard(*arguments_of(sample))[0] == 1
+    text = recover(sample, "--format", "text").stdout
+    (line,) = [line for line in text.splitlines() if "kafka-log-recovery undo" in line]
+    told, _, command = line.partition(": kafka-log-recovery ")
+    assert told == "what was cut or replaced is kept; this puts it back"
+    assert main(shlex.split(command)) == 0
+    capsys.readouterr()
+    assert differences(before, tree_of(sample.root)) == []
