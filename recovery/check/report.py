@@ -178,9 +178,13 @@ class VerifyReport:
         count = sum(1 for _ in self.files)
         how = " deeply" if self.is_deep else ""
         checked = f"{count_text(count, 'file')}, {bytes_text(self.checked_bytes)} checked{how}"
+        error_count = sum(log_dir.error is not None for log_dir in self.log_dirs)
         outcome = f"{len(self.damaged):,} damaged, {len(self.unchecked):,} not checked"
+        if error_count:
+            outcome += f", and {count_text(error_count, 'log dir')} not checked at all"
         end = "interrupted" if self.signal_number else outcome
-        lines.append(f"checked {self.release}")
+        if error_count < len(self.log_dirs):
+            lines.append(f"checked {self.release}")
         lines.append(f"{checked} in {self.duration_ms / 1000:.1f} s: {end}")
         return lines
 

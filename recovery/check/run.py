@@ -32,7 +32,7 @@ from recovery.check.second_look import Recheck
 from recovery.check.segment import check_segment
 from recovery.check.segment_files import FolderSegmentFiles
 from recovery.check.task import Reading, SegmentResult, SegmentTask
-from recovery.errors import InterruptedRecoveryError, error_text
+from recovery.errors import AS_BROKERS_USER, InterruptedRecoveryError, error_text
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.lock import is_locked
 from recovery.problem import Note
@@ -221,8 +221,11 @@ class VerifyRun:
             is_live = is_locked(log_dir)
             files = read_log_dir(log_dir, take=self._limit.take)
         except OSError as error:
+            why = error_text(error).removeprefix(f"{log_dir}: ")
+            if isinstance(error, PermissionError):
+                why += f". Remedy: {AS_BROKERS_USER}"
             return CheckedLogDir(
-                log_dir=log_dir, is_live=False, files=LogDirFiles(log_dir=log_dir), error=error_text(error)
+                log_dir=log_dir, is_live=False, files=LogDirFiles(log_dir=log_dir), error=why
             )
         checked_dir = CheckedLogDir(log_dir=log_dir, is_live=is_live, files=files)
         checked_dir.partitions = [folder for folder in files.folders if self._choice(folder)]

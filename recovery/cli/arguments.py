@@ -30,12 +30,17 @@ def add_log_dir_arguments(
     return where
 
 
+def add_property_argument(group: argparse._ActionsContainer) -> None:
+    """Declare `--property`, which every command with `-c/--config` has."""
+    group.add_argument(
+        "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
+    )
+
+
 def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Declare `--property` and `--topic-config` in a group, and return the group for more options."""
     settings = parser.add_argument_group("settings")
-    settings.add_argument(
-        "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
-    )
+    add_property_argument(settings)
     settings.add_argument(
         "--topic-config",
         metavar="JSON",
@@ -233,7 +238,7 @@ class GivenProperties(NamedTuple):
 
 
 def properties_of(arguments: argparse.Namespace) -> GivenProperties:
-    """Return the properties file, overridden by `--property` if the command has it.
+    """Return the properties file, overridden by `--property`.
 
     Raises:
         UsageError: the file or a property cannot be read.
@@ -244,7 +249,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     file = getattr(arguments, "config", None)
     properties, notes = ({}, []) if file is None else read_properties_file(file, "--config")
     last_values: dict[str, str] = {}
-    for item in getattr(arguments, "property", ()):
+    for item in arguments.property:
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key:
             raise UsageError(f"--property {item}: expected KEY=VALUE")

@@ -46,11 +46,21 @@ def run(arguments: argparse.Namespace) -> int:
 
     parser = build_parser()
     for action in _actions(parser):
+        if action.dest == "words":  # of `help`
+            action.choices = _commands(parser)
         paths = shtab.DIRECTORY if action.metavar in _FOLDERS else shtab.FILE
         if action.metavar in (*_FOLDERS, "FILE"):
             action.complete = paths  # type: ignore[attr-defined]  # shtab's way to be told
     print_result(shtab.complete(parser, arguments.shell), form=arguments.shell)
     return 0
+
+
+def _commands(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the names of all commands, and of the commands below them."""
+    choices = [
+        action.choices for action in _actions(parser) if isinstance(action, argparse._SubParsersAction)
+    ]
+    return list(dict.fromkeys(name for names in choices for name in names))
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

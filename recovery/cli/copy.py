@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
+    add_property_argument,
     add_verbosity_arguments,
     add_watching_arguments,
     byte_rate,
@@ -51,9 +52,7 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--restart", action="store_true", help="send everything, whatever is there")
     settings = parser.add_argument_group("settings")
-    settings.add_argument(
-        "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
-    )
+    add_property_argument(settings)
     settings.add_argument(
         "--threads", metavar="N", type=thread_count, help="files that are copied at a time (default: 2)"
     )

@@ -6,7 +6,13 @@ import argparse
 import sys
 from typing import Any
 
-from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of, read_properties_file
+from recovery.cli.arguments import (
+    add_log_dir_arguments,
+    add_property_argument,
+    log_dirs_of,
+    properties_of,
+    read_properties_file,
+)
 from recovery.cli.session import print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 from recovery.printable import printable
@@ -36,6 +42,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--describe", action="store_true", required=True, help="the one thing it does")
     where = add_log_dir_arguments(parser, "describe", choices="one of these is needed")
+    add_property_argument(where)
     where.add_argument("--bootstrap-server", metavar="H:P", help="live brokers, which are asked instead")
     where.add_argument(
         "--command-config", metavar="FILE", help="properties of the client for these: protocol, keys, user"
@@ -73,9 +80,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _log_dirs(arguments: argparse.Namespace) -> list[str] | None:
     if arguments.bootstrap_server is None:
         return log_dirs_of(arguments, also="--bootstrap-server H:P")
-    if arguments.config is not None or arguments.log_dirs is not None:
+    if arguments.config is not None or arguments.log_dirs is not None or arguments.property:
         raise UsageError(
-            "--bootstrap-server asks live brokers, -c and --log-dirs name files. Remedy: leave one out"
+            "--bootstrap-server asks live brokers, -c, --property and --log-dirs name files. Remedy: leave one out"
         )
     return None
 

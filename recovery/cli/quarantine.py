@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_progress_argument,
+    add_property_argument,
     add_verbosity_arguments,
     kept_quarantine_dir,
     log_dirs_of,
@@ -98,7 +99,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    add_log_dir_arguments(parser, verb)
+    add_property_argument(add_log_dir_arguments(parser, verb))
     parser.add_argument(
         "--quarantine-dir", metavar="DIR", help="the folder that was given to recover, if any"
     )
@@ -217,12 +218,15 @@ def _refuse_missing(log_dir: str, quarantine_dir: str | None) -> None:
 def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     """Return the log dirs and the quarantine dir as absolute paths."""
     from recovery.broker.config import BrokerConfig
-    from recovery.logdir.dirs import quarantine_place, refuse_relative
-    from recovery.read.file_system import absolute
+    from recovery.logdir.dirs import CHECK_MOUNT, by_default, quarantine_place, refuse_relative
+    from recovery.read.file_system import absolute, is_folder
 
     log_dirs = log_dirs_of(arguments)
     if log_dirs is None:
-        log_dirs = list(BrokerConfig.from_properties(properties_of(arguments).values).log_dirs)
+        broker = BrokerConfig.from_properties(properties_of(arguments).values)
+        log_dirs = list(broker.log_dirs)
+        if not broker.names_log_dirs and not is_folder(log_dirs[0]):
+            raise UsageError(f"{log_dirs[0]}: no such log dir{by_default(broker)}. {CHECK_MOUNT}")
         for log_dir in log_dirs:
             refuse_relative(log_dir, "log.dirs", "--log-dirs")
     if not log_dirs:

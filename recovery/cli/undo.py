@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_progress_argument,
+    add_property_argument,
     add_verbosity_arguments,
     kept_quarantine_dir,
     log_dirs_of,
@@ -47,7 +48,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "if anything has changed since, for instance because a broker was started.",
         epilog=_EPILOG,
     )
-    add_log_dir_arguments(parser, "undo")
+    add_property_argument(add_log_dir_arguments(parser, "undo"))
     parser.add_argument(
         "--quarantine-dir", metavar="DIR", help="the folder that was given to recover, if any"
     )

@@ -45,6 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.kernel_cache is not None:
         os.environ[kernels.CACHE_ENVIRONMENT] = os.path.abspath(arguments.kernel_cache)
+    if problem := kernels.kernel_cache().problem:  # not after compiling for 20 s
+        raise UsageError(
+            f"nothing can be kept: {problem}. Remedy: name another folder with --kernel-cache, which this user may "
+            "write to and others may not"
+        )
     kernels.before_compiling(tell_of_compiling)
     from native import cpu
 

@@ -7,7 +7,13 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from recovery.cli.arguments import add_watching_arguments, log_dirs_of, observer_options, properties_of
+from recovery.cli.arguments import (
+    add_property_argument,
+    add_watching_arguments,
+    log_dirs_of,
+    observer_options,
+    properties_of,
+)
 from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
@@ -50,6 +56,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
     where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")
+    add_property_argument(where)
     how = parser.add_argument_group("how long")
     how.add_argument(
         "--interval", metavar="S", type=_seconds, default=1.0, help="look every S seconds (default: 1)"
@@ -103,7 +110,7 @@ def _options(arguments: argparse.Namespace) -> WatchOptions:
     has_dirs = arguments.config is not None or arguments.log_dirs is not None
     return WatchOptions(
         log_dirs=log_dirs_of(arguments) if has_dirs else None,
-        config=None if arguments.config is None else properties_of(arguments).values,
+        config=properties_of(arguments).values if arguments.config or arguments.property else None,
         interval_s=arguments.interval,
         **({} if arguments.stall_seconds is None else {"stall_seconds": arguments.stall_seconds}),
         once=arguments.once,

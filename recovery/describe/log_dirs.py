@@ -103,7 +103,7 @@ class _Volumes:
                 if self._topics is None or replica.folder.topic in self._topics
             )
         except OSError as error:
-            return LogDirDescription(log_dir=log_dir, error=STORAGE_ERROR, cause=_words(error))
+            return LogDirDescription(log_dir=log_dir, error=STORAGE_ERROR, cause=_words(error, path))
         return LogDirDescription(
             log_dir=log_dir,
             total_bytes=min(volume.f_frsize * volume.f_blocks, LONG_MAX),
@@ -139,8 +139,8 @@ def _offline_cause(path: str) -> str | None:
             return f"{NOT_A_LOG_DIR}. {CHECK_MOUNT}"
         problems = [*mount_problems(path), *identify([path]).problems.get(path, ())]
     except OSError as error:
-        return _words(error)
-    return str(problems[0]) if problems else None
+        return _words(error, path)
+    return str(problems[0]).removeprefix(f"{path}: ") if problems else None
 
 
 def _let_go(dirs: BrokerDirs) -> list[str]:
@@ -156,10 +156,11 @@ def _let_go(dirs: BrokerDirs) -> list[str]:
     return [path for path in dirs.log_dirs if any(locked.values()) and locked.get(path) is False]
 
 
-def _words(error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return f"{error_text(error)}. Remedy: {AS_BROKERS_USER}"
-    return f"{error_text(error)}. Remedy: look for I/O errors of its disk (dmesg)"
+def _words(error: OSError, path: str) -> str:
+    """Return what the *error* of the log dir at *path* says, which is named before it."""
+    is_denied = isinstance(error, PermissionError)
+    remedy = AS_BROKERS_USER if is_denied else "look for I/O errors of its disk (dmesg)"
+    return f"{error_text(error).removeprefix(f'{path}: ')}. Remedy: {remedy}"
 
 
 def _list(paths: Iterable[str], offline: dict[str, str]) -> dict[str, FoundReplicas]:
@@ -174,7 +175,7 @@ def _list(paths: Iterable[str], offline: dict[str, str]) -> dict[str, FoundRepli
                 if path not in offline:
                     found[path] = list_replicas(path)
             except OSError as error:
-                offline[path] = _words(error)
+                offline[path] = _words(error, path)
         if offline or not any(_misplaced(found, has_offline=False)):
             break
     return found

@@ -43,7 +43,9 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
             )
     yield from _what_became_of_all(report)
     yield from _what_brokers_do(report)
-    yield f"{'planned' if report.dry_run else 'done'} {report.release}"
+    if not all(log_dir.status == "offline" for log_dir in report.log_dirs):
+        is_begun = any(log_dir.status == "interrupted" for log_dir in report.log_dirs)
+        yield f"{'planned' if report.dry_run else 'begun' if is_begun else 'done'} {report.release}"
     if verbosity >= EACH_PARTITION and report.phases:
         yield f"threads: {', '.join(map(_phase_text, report.phases))}"
     yield from _what_to_type(report)
@@ -102,7 +104,8 @@ def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iter
             yield f"{word} {_path(ones[0])}: {first}"
             yield from (f"    {text}" for text in others)
         else:
-            yield f"{word} {count_text(len(ones), 'log')}: {_common_why(ones)}: {_named(ones, most)}"
+            yield f"{word} {count_text(len(ones), 'log')}: {_common_why(ones)}: {_named(ones)}"
+            yield from _others(ones, most)
     if rest := groups[len(groups[:most]) :]:
         count = sum(len(ones) for _, ones in rest)
         yield f"{partitions[0].status.upper()} {count_text(count, 'more log')} (-v lists them)"
@@ -192,7 +195,8 @@ def _notes(report: RecoveryReport, most: int | None, *, with_info: bool) -> Iter
             logs_of.setdefault(text, []).append(one)
     shared = {text: logs for text, logs in logs_of.items() if len(logs) > 1}
     for text, logs in shared.items():
-        yield f"NOTE {len(logs):,} logs ({_named(logs, most)}): {text}"
+        yield f"NOTE {len(logs):,} logs ({_named(logs)}): {text}"
+        yield from _others(logs, most)
     for one in report.partitions:
         own = [text for text in one.warnings if text not in shared]
         shown = own if most is None else own[:_MOST_NAMED]
@@ -223,10 +227,16 @@ def _grouped(
     return sorted(groups.items(), key=lambda item: -len(item[1]))
 
 
-def _named(partitions: Sequence[PartitionReport], most: int | None) -> str:
-    shown = partitions if most is None else partitions[:_MOST_NAMED]
+def _named(partitions: Sequence[PartitionReport]) -> str:
+    shown = partitions[:_MOST_NAMED]
     more = len(partitions) - len(shown)
     return ", ".join(map(_path, shown)) + (f" and {more:,} more" if more else "")
+
+
+def _others(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
+    """Yield a line for each of *partitions* that `_named` only counts, if all are to be told."""
+    if most is None:
+        yield from (f"    {_path(one)}" for one in partitions[_MOST_NAMED:])
 
 
 def _path(partition: PartitionReport) -> str:
@@ -284,12 +294,18 @@ def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
         count = sum(one.pending_deletion_count for one in report.partitions)
         parts.append(f"{count_text(count, '.deleted file')} ({bytes_text(pending)}) {_removed_word(report)}")
     if not report.partitions:
-        is_interrupted = report.signal_exit_code is not None
-        parts = ["interrupted before any log was recovered" if is_interrupted else "no log was found"]
+        parts = [_why_no_log(report)]
     ended = "; dry run, nothing was changed" if report.dry_run else ""
     yield f"{', '.join(parts)}, in {report.duration_ms / 1000:.1f} s{ended}"
     if cuts := [cut for one in report.partitions for cut in one.losses]:
         yield f"{_cut_word(report)}: {total_text(cuts)}"
+
+
+def _why_no_log(report: RecoveryReport) -> str:
+    if report.signal_exit_code is not None:
+        return "interrupted before any log was recovered"
+    is_offline = any(log_dir.status == "offline" for log_dir in report.log_dirs)
+    return "no log was looked at" if is_offline else "no log was found"
 
 
 def _cut_word(report: RecoveryReport) -> str:

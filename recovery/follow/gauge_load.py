@@ -12,6 +12,7 @@ Kafka: LogManager.loadLogs, addLogRecoveryMetrics, removeLogRecoveryMetrics.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from recovery.follow.gauge_reading import RUNNING, LogDirReading, Reading
 from recovery.watch.events import (
@@ -61,7 +62,7 @@ class GaugeLoad:
         recovering = reading.recovering
         if recovering:
             if not self.is_open:
-                yield from self._begin(tuple(sorted(recovering)))
+                yield from self._begin(tuple(sorted(recovering)), reading, now_s)
             for path, log_dir in sorted(recovering.items()):
                 yield from self._take_dir(path, log_dir, now_s)
         elif self.is_open:
@@ -90,10 +91,15 @@ class GaugeLoad:
             for path, log_dir in reading.recovering.items()
         )
 
-    def _begin(self, log_dirs: tuple[str, ...]) -> Iterator[Event]:
+    def _begin(self, log_dirs: tuple[str, ...], reading: Reading, now_s: float) -> Iterator[Event]:
+        """Yield that the load has begun: now, as far as a broker shows; a run of this tool shows when."""
         self.is_open, self._is_over = True, False
         self._known, self._began_s, self._ended = {}, {}, set()
-        yield RunStarted(log_dirs=log_dirs, threads_per_dir=0, command="watch")
+        started = RunStarted(log_dirs=log_dirs, threads_per_dir=0, command="watch")
+        if reading.started_s is not None and reading.elapsed_s is not None:
+            began_s = now_s - reading.elapsed_s
+            started = replace(started, now_ms=round(reading.started_s * 1000), monotonic_s=began_s)
+        yield started
 
     def _take_dir(self, path: str, reading: LogDirReading, now_s: float) -> Iterator[Event]:
         if path in self._ended:
@@ -145,7 +151,7 @@ class GaugeLoad:
     def _wait(self, reading: Reading, now_s: float) -> Iterator[Event]:
         """Yield that nothing has to be recovered, as soon as that is sure."""
         if reading.broker_state == RUNNING or reading.run_state in _ENDS or self._has_settled(reading, now_s):
-            yield from self._begin(tuple(sorted(reading.log_dirs)))
+            yield from self._begin(tuple(sorted(reading.log_dirs)), reading, now_s)
             yield Remark(text="no recovery: no log dir has a gauge of one, and the broker runs")
             self.is_open, self._is_over = False, True
             yield RunFinished(exit_code=_ENDS.get(reading.run_state or "", OVER))

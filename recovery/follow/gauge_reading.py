@@ -32,6 +32,7 @@ RUNNING = 3
 
 _OWN_PREFIX = "kafka_log_recovery_"
 _OWN_STATE = "kafka_log_recovery_run_state"
+_OWN_ELAPSED = "kafka_log_recovery_elapsed_seconds"
 _START_SECONDS = ("process_start_time_seconds", "kafka_log_recovery_start_timestamp_seconds")
 _WANTED = re.compile(
     r"remaining_?(logs|segments)_?to_?recover|logmanager|broker_?state|kafka_log_recovery_|process_start_time_seconds",
@@ -80,13 +81,15 @@ class Reading:
         log_dirs: by path.
         broker_state: kafka.server:type=KafkaServer,name=BrokerState; None: not shown.
         run_state: of this tool alone: see `recovery.watch.figures.RunState`.
-        started_s: when the process was started, seconds since the epoch; None: not shown.
+        started_s: when the process, or the run of this tool, was started, seconds since the epoch; None: not shown.
+        elapsed_s: of this tool alone: how long it has been running.
     """
 
     log_dirs: dict[str, LogDirReading] = field(default_factory=dict)
     broker_state: int | None = None
     run_state: str | None = None
     started_s: float | None = None
+    elapsed_s: float | None = None
 
     @property
     def recovering(self) -> dict[str, LogDirReading]:
@@ -201,6 +204,8 @@ def _reading(samples: Iterable[Sample]) -> Reading:
             continue
         if name in _START_SECONDS:
             reading.started_s = value
+        elif name == _OWN_ELAPSED:
+            reading.elapsed_s = value
         elif name == _OWN_STATE:
             if value:
                 reading.run_state = labels.get("state")

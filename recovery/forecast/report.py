@@ -249,7 +249,8 @@ def _log_dir_problems(one: LogDirEstimate) -> Iterator[str]:
         alike.setdefault((problem.detail, problem.remedy), []).append(problem)
     for (detail, remedy), problems in alike.items():
         if len(problems) == 1:
-            yield f"PROBLEM {one.log_dir}: {problems[0]}"
+            text = str(problems[0]).removeprefix(f"{one.log_dir}: ")
+            yield f"PROBLEM {one.log_dir}: {text}"
             continue
         names = ", ".join(sorted(problem.file for problem in problems)[:_MOST_NAMED])
         more = f" and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""

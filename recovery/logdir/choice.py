@@ -63,9 +63,13 @@ class SeenPartitions:
         """Return text that names topics similar to *topic*, or those that exist."""
         if not self._ranges:
             return "there are no partitions"
-        near = get_close_matches(topic, self._ranges, n=_NAMED)
+        by_small_letters: dict[str, list[str]] = {}
+        for name in self._ranges:
+            by_small_letters.setdefault(name.lower(), []).append(name)
+        near = get_close_matches(topic.lower(), by_small_letters, n=_NAMED)
         if near:
-            return f"topics with similar names: {', '.join(near)}"
+            names = [name for small in near for name in by_small_letters[small]]
+            return f"topics with similar names: {', '.join(names)}"
         names = sorted(self._ranges)
         and_more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"existing topics: {', '.join(names[:_NAMED])}{and_more}"
@@ -129,9 +133,13 @@ class PartitionChoice:
     """
 
     def __init__(self, topics: Collection[str] = (), partitions: Collection[str] = ()) -> None:
+        if "" in topics:
+            raise UsageError(
+                "--topic: the name is empty. Remedy: name a topic; is a variable of the shell empty?"
+            )
         for name in partitions:
             if not _PARTITION.fullmatch(name):
-                raise UsageError(f"--partition {name}: expected TOPIC-N, as orders-3")
+                raise UsageError(f"--partition {name or 'without a name'}: expected TOPIC-N, as orders-3")
         self._topics = frozenset(topics)
         self._partitions = frozenset(partitions)
         self._missing = {("--topic", name) for name in topics} | {

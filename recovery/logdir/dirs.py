@@ -30,7 +30,6 @@ from segfmt.filenames import (
 
 NOT_A_LOG_DIR = f"not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing"
 CHECK_MOUNT = "Remedy: check the path, and that its file system is mounted"
-_BY_DEFAULT = "neither log.dirs nor log.dir is set, so that Kafka's default counts"
 _LONGEST_NAME_BYTES = 255
 _BROKERS_FILES = frozenset(
     {
@@ -176,8 +175,8 @@ def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, 
                 if may_be_missing:
                     continue
                 fault = "not a folder" if is_there(path) else "no such log dir"
-                by_default = "" if broker.names_log_dirs else f", and {_BY_DEFAULT}"
-                raise UsageError(f"{path}: {fault}{by_default}. {CHECK_MOUNT}")
+                why = "" if broker.names_log_dirs else by_default(broker)
+                raise UsageError(f"{path}: {fault}{why}. {CHECK_MOUNT}")
             status = os.stat(path)
         except OSError:
             continue  # the log dir goes offline when it is locked
@@ -188,6 +187,13 @@ def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, 
                 "Remedy: name it once"
             )
     return tuple(paths.values())
+
+
+def by_default(broker: BrokerConfig) -> str:
+    """Return why a log dir is one that nobody has named, with what may be a misspelled name of the setting."""
+    hints = [hint for layer in broker.layers for hint in misspelled(layer.values)]
+    meant = f" ({' '.join(hints)})" if hints else ""
+    return f", and neither log.dirs nor log.dir is set, so that Kafka's default counts{meant}"
 
 
 def _refuse_foreign(paths: tuple[str, ...]) -> None:

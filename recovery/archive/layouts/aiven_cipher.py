@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recovery.errors import UsageError
+from recovery.errors import UsageError, reason_text
 from recovery.extras import ARCHIVE, load, needed_for
 from segfmt.aiven_manifest import ENCRYPTION_BYTES, IV_BYTES, AivenEncryption, AivenIndexKind, AivenManifest
 from segfmt.compression import Codec, decompress
@@ -208,9 +208,9 @@ def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
         key = RSA.import_key(path.read_bytes())
     except (OSError, ValueError, TypeError, IndexError) as error:
         raise UsageError(
-            f"{path}: no readable RSA private key for {key_id!r}: {error}; give a PEM file (PKCS #8) "
-            "without password"
+            f"{path}: no readable RSA private key for {key_id!r}: {reason_text(error)}. Remedy: give a PEM file "
+            "(PKCS #8) without password, which this user may read"
         ) from error
     if not key.has_private():
-        raise UsageError(f"{path}: no private key for {key_id!r}")
+        raise UsageError(f"{path}: the public key of {key_id!r}. Remedy: give the private one")
     return RsaPrivateKey(der=key.export_key("DER", pkcs=8), bits=key.size_in_bits())

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from recovery.errors import UsageError
+from recovery.quantity import count_text
 
 if TYPE_CHECKING:
     from recovery.archive.layouts.aiven_cipher import AivenKeys
@@ -137,8 +138,9 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
 
     listed = " of what the list of its objects names" if isinstance(store, ListedStore) else ""
     raise UsageError(
-        f"{store.url}: no folder of a partition was found in {prefix_count} prefixes{listed}, in any layout "
-        f"({', '.join(LAYOUTS)}). Remedy: name the layout (the option layout), or the folder that holds the partitions"
+        f"{store.url}: no folder of a partition was found in {count_text(prefix_count, 'folder')}{listed}, in any "
+        f"layout ({', '.join(LAYOUTS)}). Remedy: check the path, name the folder that holds the partitions, or choose "
+        "the layout"
     )
 
 

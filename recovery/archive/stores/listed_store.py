@@ -30,7 +30,7 @@ from urllib.parse import unquote
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, Store
-from recovery.errors import UsageError
+from recovery.errors import UsageError, reason_text
 from recovery.read.file_system import is_there
 from recovery.read.opened_log import OpenedLog
 
@@ -172,7 +172,12 @@ def _entries(path: str) -> Iterator[_Entry]:
             _refuse_incomplete(data_path, data_file)
             with _opened(data_path) as lines:
                 yield from _inventoried(lines, columns)
-    except (OSError, ValueError, csv.Error) as error:
+    except OSError as error:
+        other = "" if error.filename in (None, path) else f"{error.filename}: "
+        raise UsageError(
+            f"--files-from {path}: {other}{reason_text(error)}. Remedy: name a file that this user may read"
+        ) from error
+    except (ValueError, csv.Error) as error:
         raise UsageError(f"--files-from {path}: {error}") from error
     except (EOFError, zlib.error) as error:
         raise UsageError(

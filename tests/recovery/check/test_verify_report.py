@@ -28,6 +28,19 @@ def test_lost_data_comes_before_indexes_and_these_before_what_was_not_checked() 
     assert first_words(report) == ["DAMAGED c-0/0.log", "DAMAGED a-0/0.index", "NOT CHECKED b-0/0.log"]
 
 
+def test_a_log_dir_that_was_not_checked_is_counted() -> None:
+    closed = LogDirVerdicts(
+        log_dir="/e", error="Permission denied. Remedy: run this as the broker's user, or as root"
+    )
+    report = VerifyReport(log_dirs=(closed,), is_deep=False, duration_ms=1)
+    assert report.to_text().splitlines() == [
+        "NOT CHECKED /e: Permission denied. Remedy: run this as the broker's user, or as root",
+        "0 files, 0 B checked in 0.0 s: 0 damaged, 0 not checked, and 1 log dir not checked at all",
+    ]
+    beside = VerifyReport(log_dirs=(closed, *report_of().log_dirs), is_deep=False, duration_ms=1).to_text()
+    assert "\nchecked for a broker" in beside
+
+
 def test_what_is_the_same_of_many_files_is_counted() -> None:
     denied = [verdict(f"t-{n}/0.log", "unreadable", "Permission denied", "unchecked") for n in range(300)]
     report = report_of(*denied)

@@ -51,6 +51,8 @@ def test_commands_options_and_choices_are_offered(script: Path) -> None:
     assert {"recover", "undo", "verify", "archive"} <= completed(script, "kafka-log-recovery", "")
     assert completed(script, "kafka-log-recovery", "recover", "--dry") == {"--dry-run"}
     assert completed(script, "kafka-log-recovery", "archive", "ret") == {"retention"}
+    assert completed(script, "kafka-log-recovery", "help", "quar") == {"quarantine"}
+    assert completed(script, "kafka-log-recovery", "help", "quarantine", "pur") == {"purge"}
     assert completed(script, "kafka-log-recovery", "recover", "--format", "") == {"text", "json"}
 
 

@@ -180,6 +180,7 @@ class TestOffline:
         assert all(one["error"] is None and one["partitions"] for one in found.values())
         assert f"{path}: offline: " in done.stderr
         assert words in done.stderr
+        assert f"offline: {path}: " not in done.stderr
         text = describe("-c", sample.config, **options)
         assert text.exit_code == 4
         assert text.stdout.startswith(f"{path}: offline: ")
@@ -283,7 +284,7 @@ class TestChoice:
             (("--command-config", "{config}"), "--command-config: for --bootstrap-server alone"),
             (
                 ("--bootstrap-server", "localhost:1"),
-                "--bootstrap-server asks live brokers, -c and --log-dirs name files",
+                "--bootstrap-server asks live brokers, -c, --property and --log-dirs name files",
             ),
         ],
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.cli.main import main
+from recovery.cli.main import build_parser, main
+from tests.install.commands import parsers
 from tests.logs.samples import Sample, unpack
 from tests.runs.command import RECOVERY, Done, assert_one_line, recover, run
 from tests.runs.driving import footprint
@@ -35,6 +36,14 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
             ["archive copy needs -c/--config FILE or --log-dirs A,B"],
         ),
         (["archive", "inventory", "/", "--metadata", ","], ["--metadata", "no log dir given"]),
+        (
+            ["archive", "verify", "/", "--files-from", "/nowhere"],
+            ["--files-from /nowhere: No such file or directory. Remedy: "],
+        ),
+        (
+            ["archive", "verify", "/", "--aiven-key", "a=/nowhere"],
+            ["/nowhere: no readable RSA private key for 'a': No such file or directory. Remedy: "],
+        ),
         (
             ["archive", "restore", "/", "--log-dirs", "/", "--metadata", ""],
             ["--metadata", "no log dir given"],
@@ -243,8 +252,33 @@ def test_a_configuration_that_names_no_log_dir_is_told_of(tmp_path: Path) -> Non
     done = run("recover", "-c", config, "--property", f"log.dir={tmp_path / 'nope'}")
     assert_one_line(done, "nope: no such log dir. Remedy: check the path")
     if not Path("/tmp/kafka-logs").exists():
-        done = run("recover", "-c", config)
-        assert_one_line(done, "/tmp/kafka-logs: no such log dir", "neither log.dirs nor log.dir is set")
+        config.write_text("log.dirz=/var/lib/kafka\n")
+        for command in (("recover",), ("verify",), ("estimate",), ("undo",), ("quarantine", "list")):
+            done = run(*command, "-c", config)
+            meant = "(log.dirz is not a setting of a broker, and has no effect; is log.dir meant?). Remedy: "
+            assert_one_line(
+                done, "/tmp/kafka-logs: no such log dir", "neither log.dirs nor log.dir is set", meant
+            )
+
+
+def test_each_command_that_reads_a_configuration_takes_properties_beside_it() -> None:
+    """Remedies name the option."""
+    for parser in parsers(build_parser()):
+        options = parser._option_string_actions
+        assert ("--property" in options) == ("--config" in options or "--topic-config" in options), (
+            parser.prog
+        )
+
+
+def test_a_property_wins_over_the_configuration(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    sample.config.write_text(f"{sample.config.read_text()}num.recovery.threads.per.data.dir=many\n")
+    mended = ("--property", "num.recovery.threads.per.data.dir=1")
+    for command in (("undo", "-n"), ("quarantine", "list"), ("log-dirs", "--describe"), ("estimate",)):
+        assert_one_line(
+            run(*command, "-c", sample.config), "override it with --property num.recovery.threads"
+        )
+        assert run(*command, "-c", sample.config, *mended).exit_code == 0
 
 
 def test_a_partition_that_is_given_as_a_topic_is_told_of(sample: Sample) -> None:

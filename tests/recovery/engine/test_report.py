@@ -258,7 +258,9 @@ def test_what_is_the_same_in_many_logs_is_one_line() -> None:
         "REFUSED 23 logs: a folder. Remedy: move it away: /d1/r-0, /d1/r-1, /d1/r-2 and 20 more",
         "NOTE 5 logs (/d1/n-0, /d1/n-1, /d1/n-2 and 2 more): a broker renames it",
     ]
-    assert "/d1/r-22" in report(log_dir(*many)).to_text(EACH_PARTITION)
+    listed = report(log_dir(*many, *noted)).to_text(EACH_PARTITION).splitlines()
+    assert listed[:21] == [lines[1], *(f"    /d1/r-{number}" for number in range(3, 23))]
+    assert listed[21:24] == [lines[2], "    /d1/n-3", "    /d1/n-4"]
 
 
 def test_a_full_disk_is_one_line_and_a_total() -> None:
@@ -445,6 +447,18 @@ def test_nothing_found() -> None:
     assert "no log was found, in 1.5 s" in report(log_dir()).to_text().splitlines()
     ended = dataclasses.replace(report(log_dir()), signal_exit_code=143)
     assert "interrupted before any log was recovered, in 1.5 s" in ended.to_text().splitlines()
+
+
+def test_what_has_not_ended_is_not_called_done() -> None:
+    offline = log_dir(path="/d2", status="offline", marker=False, error="/d2: Input/output error")
+    assert report(offline).to_text().splitlines() == [
+        "OFFLINE /d2: Input/output error",
+        "no log was looked at, in 1.5 s",
+    ]
+    assert "done for a broker" in report(log_dir(TRUNCATED), offline).to_text()
+    ended = report(log_dir(TRUNCATED, status="interrupted", marker=False), signal_exit_code=143).to_text()
+    assert "\nbegun for a broker of Kafka 4.3 (--release 4.3)\n" in ended
+    assert "done for" not in ended
 
 
 def test_more_segments_were_read_than_are_left() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -90,6 +91,16 @@ def test_a_load_from_its_begin_to_its_end() -> None:
     values = gauges.values()
     assert values.state == "complete"
     assert [(log_dir.log_count, log_dir.finished_logs) for log_dir in values.log_dirs] == [(3, 3), (1, 1)]
+
+
+def test_a_run_of_this_tool_has_begun_before_it_was_watched() -> None:
+    load = GaugeLoad()
+    found = list(load.take(replace(own("recovering", 2), elapsed_s=90.0), 1000.0))
+    gauges = Gauges()
+    for event in found:
+        Notifier([gauges], monotonic_s=lambda: 1000.0)(event)
+    assert (gauges.values(1000.0).elapsed_seconds, gauges.values().started_ms) == (90.0, STARTED_S * 1000)
+    assert gauges.values(1000.0).seconds_without_progress == 0
 
 
 def test_nothing_is_told_while_nothing_moves() -> None:

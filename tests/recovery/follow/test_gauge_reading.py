@@ -129,9 +129,10 @@ def test_figures_of_this_tool() -> None:
             'kafka_log_recovery_run_state{state="recovering"} 1.0',
             'kafka_log_recovery_run_state{state="complete"} 0.0',
             "kafka_log_recovery_start_timestamp_seconds 1795457425.1",
+            "kafka_log_recovery_elapsed_seconds 12.5",
         ]
     )
-    assert (reading.run_state, reading.started_s) == ("recovering", 1795457425.1)
+    assert (reading.run_state, reading.started_s, reading.elapsed_s) == ("recovering", 1795457425.1, 12.5)
     assert reading.log_dirs["/d"].figures == {"remaining_bytes": 1_000_000}
 
 

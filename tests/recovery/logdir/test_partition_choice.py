@@ -44,6 +44,17 @@ class TestWhatIsSaid:
         ):
             after_all(PartitionChoice(["ordes"])).refuse_missing("/data")
 
+    def test_a_name_in_other_letters(self) -> None:
+        with pytest.raises(
+            UsageError, match=r"^--topic ORDERS: .*; topics with similar names: orders, order-items"
+        ):
+            after_all(PartitionChoice(["ORDERS"])).refuse_missing("/data")
+
+    @pytest.mark.parametrize(("topics", "partitions"), [([""], []), ([], [""])])
+    def test_no_name(self, topics: list[str], partitions: list[str]) -> None:
+        with pytest.raises(UsageError, match=r"the name is empty|without a name"):
+            PartitionChoice(topics, partitions)
+
     def test_a_partition_too_far(self) -> None:
         with pytest.raises(
             UsageError, match=r"--partition orders-8: .* topic orders has partitions from 0 to 7"
