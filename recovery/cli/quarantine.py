@@ -205,14 +205,16 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
 
 
 def _refuse_missing(log_dir: str, quarantine_dir: str | None) -> None:
-    """Raise UsageError if neither *log_dir* nor a quarantine of it exists: the dir alone may be gone."""
+    """Raise UsageError if there is no quarantine of *log_dir*, and it is no log dir: that alone may be gone."""
+    from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, is_foreign
     from recovery.logdir.quarantine_place import quarantine_roots
     from recovery.read.file_system import is_folder
 
-    if not any(is_folder(path) for path in (log_dir, *quarantine_roots(log_dir, quarantine_dir))):
-        raise UsageError(
-            f"{log_dir}: no such log dir, and nothing in quarantine from it. Remedy: check the path"
-        )
+    if any(is_folder(path) for path in quarantine_roots(log_dir, quarantine_dir)):
+        return
+    fault = NOT_A_LOG_DIR if is_folder(log_dir) else "no such log dir"
+    if not is_folder(log_dir) or is_foreign(log_dir):
+        raise UsageError(f"{log_dir}: {fault}, and nothing in quarantine from it. {CHECK_MOUNT}")
 
 
 def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
