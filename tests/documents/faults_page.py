@@ -337,10 +337,10 @@ FAULTS = (
         cause=lambda _: nullcontext(),
         first=(f"{_RECOVER} --topic lat",),
         advice=(
-            "Correct the name. Code 4: without the other logs the log dir gets no marker. The same command "
-            "without `--topic` does the rest."
+            "Correct the name. A run with `--topic` ends with 4, as the log dir gets no marker before the same "
+            "command without it has done the rest."
         ),
-        then=(f"{_RECOVER} --topic late",),
+        then=(),
     ),
     Fault(
         title="A system that allows no more threads",
