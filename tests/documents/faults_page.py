@@ -35,13 +35,13 @@ _MIDDLE = f"{35:020}.log"
 _COLUMNS = 160
 INTRODUCTION = "# Ten faults, and what to type\n\n" + textwrap.fill(
     "What was wrong in a log dir with the logs `codec-none-0` and `late-0`, what the tool said, what to type next. "
-    "`-n` added to any `recover` shows the same and changes nothing. From the second fault on, the lines on segments "
-    "that are cut, on the next start, on the release and on `undo` are left out where they are as in the first.\n",
+    "`-n` added to any `recover` shows the same and changes nothing. From the second fault on, lines that are as in "
+    "the first are left out.\n",
     _COLUMNS,
 )
 _AS_IN_THE_FIRST = re.compile(
-    r" {4}0|/data/kafka: a broker will skip|(done|planned) for a broker of |"
-    "what was cut or replaced is kept; .* undo --log-dirs /data/kafka$"
+    r"CUT | {4}0| {4}kept in /data/|1 recovered .*, 1 cut,|cut: |/data/kafka: a broker will skip|"
+    r"(done|planned) for a broker of |what was cut or replaced is kept; .* undo --log-dirs /data/kafka$"
 )
 
 
