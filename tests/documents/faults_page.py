@@ -348,8 +348,8 @@ FAULTS = (
         cause=_allow_one_thread,
         first=(f"{_RECOVER} --threads 8",),
         advice=(
-            "Nothing is missing. To have more threads next time: `TasksMax=` of the systemd unit, the "
-            "container's limit of pids, `ulimit -u`."
+            "Nothing is missing. For more threads: `TasksMax=` of the systemd unit, the container's limit of "
+            "pids, `ulimit -u`."
         ),
         then=(),
     ),
@@ -358,9 +358,8 @@ FAULTS = (
         cause=_kill_a_run,
         first=(),
         advice=(
-            "The same command resumes. Its report has what the killed run cut. Segments of 1 MiB and more that "
-            "were finished are not read again, smaller ones are. A broker started in between does no harm: it "
-            "recovers what has no marker."
+            "The same command resumes, and reports what the killed run cut. Segments of 1 MiB and more that "
+            "were finished are not read again, smaller ones are. A broker started in between does no harm."
         ),
         then=(_RECOVER,),
     ),
