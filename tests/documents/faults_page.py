@@ -34,10 +34,14 @@ _FOLDERS = ("codec-none-0", "late-0", "__cluster_metadata-0")
 _MIDDLE = f"{35:020}.log"
 _COLUMNS = 160
 INTRODUCTION = "# Ten faults, and what to type\n\n" + textwrap.fill(
-    "Each was caused, and each command typed, in a log dir with the logs `codec-none-0` and `late-0`; a test does so "
-    "again, and compares. The order is that of the day: what was wrong, what the tool says, what to type next. "
-    "`-n` added to any `recover` shows the same and changes nothing.\n",
+    "What was wrong in a log dir with the logs `codec-none-0` and `late-0`, what the tool said, what to type next. "
+    "`-n` added to any `recover` shows the same and changes nothing. From the second fault on, lines that are as in "
+    "the first are left out.\n",
     _COLUMNS,
+)
+_AS_IN_THE_FIRST = re.compile(
+    r"CUT | {4}0| {4}kept in /data/|1 recovered .*, 1 cut,|cut: |/data/kafka: a broker will skip|"
+    r"(done|planned) for a broker of |what was cut or replaced is kept; .* undo --log-dirs /data/kafka$"
 )
 
 
@@ -117,7 +121,7 @@ class Fault:
         cause: brings it about, for as long as the first commands run.
         first: commands with which the operator meets it.
         advice: what the words mean, and what comes next.
-        then: the commands that help.
+        then: the commands that help, unless they are those of before.
         lasts: whether the cause is still there when these are typed.
     """
 
@@ -139,7 +143,11 @@ class Fault:
                 if not self.lasts:
                     stack.close()
                 then = [line for command in self.then for line in machine.typed(command)]
-        blocks = (_block(first), textwrap.fill(self.advice, _COLUMNS), _block(then))
+        if self is not FAULTS[0]:
+            first, then = (
+                [line for line in lines if not _AS_IN_THE_FIRST.match(line)] for lines in (first, then)
+            )
+        blocks = [_block(first), textwrap.fill(self.advice, _COLUMNS), *([_block(then)] if then else [])]
         return f"## {self.title}\n\n" + "\n\n".join(blocks) + "\n"
 
 
@@ -265,8 +273,8 @@ FAULTS = (
         first=(_RECOVER,),
         advice=(
             "A broker would have cut the same batches, and deleted them. If another replica has these "
-            "offsets, start the broker: it fetches them again. If none has, they are in quarantine; this "
-            "takes everything back, and the log is as the crash left it."
+            "offsets, start the broker: it fetches them again. If none has, they are in quarantine. To take "
+            "everything back:"
         ),
         then=("kafka-log-recovery undo -c /etc/kafka/server.properties",),
     ),
@@ -275,8 +283,8 @@ FAULTS = (
         cause=_lose_a_segment,
         first=(_RECOVER,),
         advice=(
-            "Nothing was cut: the offsets were gone before, and a broker says nothing of it. If you have the "
-            "file, as in a backup, put it back and recover once more, whatever the marker says."
+            "Nothing was cut: the offsets were gone before. A broker would not tell. If you have the file, put "
+            "it back and recover with `--force`, because the log dir has a marker now."
         ),
         then=(
             f"cp /backup/{_MIDDLE} /data/kafka/late-0/",
@@ -287,10 +295,7 @@ FAULTS = (
         title="A full disk",
         cause=_fill_the_disk,
         first=(_RECOVER,),
-        advice=(
-            "Nothing was touched; a broker would have emptied a segment. What is kept needs most of the room, "
-            "so let it go to another disk."
-        ),
+        advice="Nothing was touched. Make room, or put quarantine on another disk:",
         then=(f"{_RECOVER} --quarantine-dir /spare",),
         lasts=True,
     ),
@@ -299,8 +304,8 @@ FAULTS = (
         cause=_add_a_folder,
         first=(_RECOVER,),
         advice=(
-            "The logs are recovered. The folder stops a broker, so the log dir has no marker yet. Move it "
-            "away yourself, or have it moved to quarantine:"
+            "The logs are recovered; the log dir gets no marker while the folder is there. Move it away, or "
+            "have it moved to quarantine:"
         ),
         then=(f"{_RECOVER} --repair",),
     ),
@@ -308,10 +313,7 @@ FAULTS = (
         title="A file of another owner",
         cause=_give_to_root,
         first=(_RECOVER,),
-        advice=(
-            "The broker runs as the owner of the log dir, and could not open this file. Give it back, and "
-            "recover once more."
-        ),
+        advice="The broker, which runs as the owner of the log dir, could not open this file. Give it back:",
         then=(
             f"chown {OWNER}:{GROUP} /data/kafka/late-0/{0:020}.log",
             _RECOVER,
@@ -321,44 +323,43 @@ FAULTS = (
         title="A file system that is mounted read-only",
         cause=_mount_read_only,
         first=(_RECOVER, f"{_RECOVER} -n"),
-        advice=(
-            "What would be done is known, and that the data can be read. Once the disk is mounted for writing "
-            "again:"
-        ),
-        then=(_RECOVER,),
+        advice="The dry run shows that the data can be read. Mount the disk read-write, and recover once more.",
+        then=(),
     ),
     Fault(
         title="A broker that runs",
         cause=_hold_the_lock,
         first=(_RECOVER,),
-        advice=("Nothing was read. Stop the broker, or find out who has the lock (`lslocks`)."),
-        then=(_RECOVER,),
+        advice="Stop the broker, or find out who has the lock (`lslocks`). Then recover once more.",
+        then=(),
     ),
     Fault(
         title="A misspelled topic",
         cause=lambda _: nullcontext(),
         first=(f"{_RECOVER} --topic lat",),
-        advice=("A topic that is not there is never taken for one that is sound."),
-        then=(f"{_RECOVER} --topic late",),
+        advice=(
+            "Correct the name. A run with `--topic` ends with 4, as the log dir gets no marker before the same "
+            "command without it has done the rest."
+        ),
+        then=(),
     ),
     Fault(
         title="A system that allows no more threads",
         cause=_allow_one_thread,
         first=(f"{_RECOVER} --threads 8",),
         advice=(
-            "Fewer threads do the same work, and nothing is missing. To have more: `TasksMax=` of the systemd "
-            "unit, the container's limit of pids, `ulimit -u`."
+            "Nothing is missing. For more threads: `TasksMax=` of the systemd unit, the container's limit of "
+            "pids, `ulimit -u`."
         ),
-        then=(f"{_RECOVER} --threads 8",),
+        then=(),
     ),
     Fault(
         title="A run that was killed",
         cause=_kill_a_run,
         first=(),
         advice=(
-            "The same command goes on where that run was. What it had cut is in this report, and nothing that "
-            "it had read is read again. A broker that is started in between does no harm: it recovers what "
-            "has no marker."
+            "The same command resumes, and reports what the killed run cut. Segments of 1 MiB and more that "
+            "were finished are not read again, smaller ones are. A broker started in between does no harm."
         ),
         then=(_RECOVER,),
     ),
