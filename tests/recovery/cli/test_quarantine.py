@@ -224,6 +224,17 @@ class TestList:
         assert alone.exit_code == 1
         assert "Input/output error" in alone.stdout
 
+    @pytest.mark.parametrize("command", [("list",), ("purge", "--all")])
+    def test_a_folder_that_is_no_log_dir(
+        self, command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """An empty mount point has nothing in quarantine either."""
+        ran = Ran(capsys, *command, "--log-dirs", tmp_path)
+        said = ran.stdout + ran.stderr
+        assert ran.exit_code == 1
+        assert "not the log dir of a broker: " in said
+        assert "Remedy: check the path, and that its file system is mounted" in said
+
     def test_nothing_there(self, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ran = Ran(capsys, "list", "--log-dirs", log_dir)
         assert (ran.exit_code, ran.stdout) == (0, f"{log_dir}: nothing in quarantine\n")

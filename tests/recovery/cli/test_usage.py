@@ -339,7 +339,7 @@ class TestStreamsThatAreGone:
 
     @pytest.mark.parametrize("closed", [False, True])
     def test_the_null_device_is_opened_where_one_is_missing_and_else_may_be_forbidden(
-        self, closed: bool
+        self, closed: bool, sample: Sample
     ) -> None:
         """In some containers a broker's user may not write to it."""
         program = (
@@ -349,7 +349,7 @@ class TestStreamsThatAreGone:
             "    if path == os.devnull: raise PermissionError(13, 'denied', path)\n"
             "    return original(path, *rest, **more)\n"
             "os.open = guarded\n"
-            "sys.exit(main(['quarantine', 'list', '--log-dirs', '/']))"
+            f"sys.exit(main(['quarantine', 'list', '--log-dirs', {str(sample.log_dirs[0])!r}]))"
         )
         redirection = ">&-" if closed else ""
         done = run(command=("sh", "-c", f'"$0" -c "$1" {redirection}', sys.executable, program))
