@@ -35,8 +35,8 @@ _MIDDLE = f"{35:020}.log"
 _COLUMNS = 160
 INTRODUCTION = "# Ten faults, and what to type\n\n" + textwrap.fill(
     "What was wrong in a log dir with the logs `codec-none-0` and `late-0`, what the tool said, what to type next. "
-    "`-n` added to any `recover` shows the same and changes nothing. From the second fault on, lines that are as in "
-    "the first are left out.\n",
+    "`-n` added to any `recover` shows the same and changes nothing. From the second fault on `...` stands for lines "
+    "as in the first.\n",
     _COLUMNS,
 )
 _AS_IN_THE_FIRST = re.compile(
@@ -121,7 +121,7 @@ class Fault:
         cause: brings it about, for as long as the first commands run.
         first: commands with which the operator meets it.
         advice: what the words mean, and what comes next.
-        then: the commands that help, unless they are those of before.
+        then: the commands that help.
         lasts: whether the cause is still there when these are typed.
     """
 
@@ -144,16 +144,22 @@ class Fault:
                     stack.close()
                 then = [line for command in self.then for line in machine.typed(command)]
         if self is not FAULTS[0]:
-            first, then = (
-                [line for line in lines if not _AS_IN_THE_FIRST.match(line)] for lines in (first, then)
-            )
-        blocks = [_block(first), textwrap.fill(self.advice, _COLUMNS), *([_block(then)] if then else [])]
+            first, then = _without_known_lines(first), _without_known_lines(then)
+        blocks = [_block(first), textwrap.fill(self.advice, _COLUMNS), _block(then)]
         return f"## {self.title}\n\n" + "\n\n".join(blocks) + "\n"
 
 
 def page() -> str:
     """Return the whole page."""
     return "\n".join((f"{INTRODUCTION}\n", *(fault.text() for fault in FAULTS)))
+
+
+def _without_known_lines(lines: list[str]) -> list[str]:
+    """Return *lines* with `...` in place of those that are as in the first fault."""
+    shown = ["..." if _AS_IN_THE_FIRST.match(line) else line for line in lines]
+    return [
+        line for line, before in zip(shown, ["", *shown], strict=False) if line != "..." or before != "..."
+    ]
 
 
 def _block(lines: list[str]) -> str:
@@ -323,15 +329,15 @@ FAULTS = (
         title="A file system that is mounted read-only",
         cause=_mount_read_only,
         first=(_RECOVER, f"{_RECOVER} -n"),
-        advice="The dry run shows that the data can be read. Mount the disk read-write, and recover once more.",
-        then=(),
+        advice="The dry run shows that the data can be read. Once the disk is mounted read-write again:",
+        then=(_RECOVER,),
     ),
     Fault(
         title="A broker that runs",
         cause=_hold_the_lock,
         first=(_RECOVER,),
-        advice="Stop the broker, or find out who has the lock (`lslocks`). Then recover once more.",
-        then=(),
+        advice="Stop the broker, or find out who has the lock (`lslocks`). Then:",
+        then=(_RECOVER,),
     ),
     Fault(
         title="A misspelled topic",
@@ -341,7 +347,7 @@ FAULTS = (
             "Correct the name. A run with `--topic` ends with 4, as the log dir gets no marker before the same "
             "command without it has done the rest."
         ),
-        then=(),
+        then=(f"{_RECOVER} --topic late",),
     ),
     Fault(
         title="A system that allows no more threads",
@@ -351,7 +357,7 @@ FAULTS = (
             "Nothing is missing. For more threads: `TasksMax=` of the systemd unit, the container's limit of "
             "pids, `ulimit -u`."
         ),
-        then=(),
+        then=(f"{_RECOVER} --threads 8",),
     ),
     Fault(
         title="A run that was killed",
