@@ -56,6 +56,8 @@ def main(arguments: list[str]) -> int:
         return 1
     if not arguments or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
+        if arguments:
+            print(f"dev.py: {arguments[0]}: not one of {', '.join(commands)}", file=sys.stderr)
         return 1
     if arguments[0] not in ("docs", "release", "clean") and not make_environment(
         for_developers=arguments[0] in ("test", "check")

@@ -142,13 +142,13 @@ def _list_folders(files: LogDirFiles) -> None:
 
 
 def _judge_link(files: LogDirFiles, entry: os.DirEntry[str]) -> None:
-    """Find a link with the name of a log that leads to no folder: a broker silently ignores it."""
+    """Find a link with the name of a log that leads to no folder: a broker trips over it when it makes the log."""
     if not entry.is_symlink():
         return
     with contextlib.suppress(FileNameError):
         read_folder_name(entry.name)
         detail = f"a {other_kind(entry.path) or 'link to a file'} where a partition's folder is needed"
-        _add(files, entry.name, "file-type", f"{detail}: a broker ignores it")
+        _add(files, entry.name, "file-type", f"{detail}: the log dir goes offline when the log is made")
 
 
 def _judge_name(files: LogDirFiles, folder: PartitionFolder) -> None:

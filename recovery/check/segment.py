@@ -41,6 +41,8 @@ from segfmt.time_index import view_time_index
 LARGE_BATCH_BYTES = 64 << 20
 """Of a longer batch only the CRC is checked, piece by piece."""
 _SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
+_MOVES_LOG_END: frozenset[Rule] = frozenset({"torn-batch", "trailing-bytes", "batch-length"})
+"""What a broker sees at the end of a log that it does not recover: it reads lengths there, and no CRC."""
 
 
 def check_segment(task: SegmentTask, reading: Reading, files: SegmentFiles) -> SegmentResult:
@@ -323,7 +325,7 @@ class _SegmentCheck:
         is_zero = tail is not Tail.CLOSED and is_zero_range(self._log, position, self._end)
         if tail is Tail.LIVE and (is_zero or rule in ("torn-batch", "trailing-bytes")):
             return
-        if tail in (Tail.LIVE, Tail.CLOSED):
+        if tail in (Tail.LIVE, Tail.CLOSED) or (tail is Tail.LYING and rule not in _MOVES_LOG_END):
             self._find(position, rule, detail)
             return
         if is_zero:

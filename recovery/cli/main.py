@@ -40,6 +40,10 @@ TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 _COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive, warm, completion)
 
 
+_NAMES = {"FILE", "DIR", "JSON", "NAME", "URL"}
+"""Values, by their names in the help, that are names of something."""
+
+
 class _HelpFormatter(argparse.HelpFormatter):
     """Breaks the lines of an epilog one by one: they are examples, and exit codes."""
 
@@ -84,6 +88,12 @@ class _Parser(argparse.ArgumentParser):
         near = [get_close_matches(option, self._option_string_actions, n=1, cutoff=0.7) for option in given]
         named = " and ".join(option for options in near for option in options)
         return f"; is {named} meant?" if named else ""
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - argparse's
+        """Refuse an empty name: a shell's variable that is not set does not mean the present folder, or all."""
+        if arg_strings == [""] and action.option_strings and action.metavar in _NAMES:
+            raise argparse.ArgumentError(action, "the name is empty; is a variable of the shell not set?")
+        return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Name the choice that is near to a wrong one. argparse does so since 3.14, if it is asked to."""

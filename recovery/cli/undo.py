@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import errno
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
@@ -19,9 +21,10 @@ from recovery.cli.arguments import (
     verbosity_of,
 )
 from recovery.cli.session import print_result, watched_signals
-from recovery.errors import InterruptedRecoveryError
+from recovery.errors import InterruptedRecoveryError, RecoveryError, UnsafeError, error_text
 
 if TYPE_CHECKING:
+    from recovery.logdir.dirs import BrokerDirs
     from recovery.saved.undo import LogDirUndo
 
 _EPILOG = """\
@@ -81,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
                 properties_of(arguments).values,
                 quarantine_dir=kept_quarantine_dir(arguments),
             )
-            with open_tally(arguments.progress, "Taking back", "changes") as tally:
+            with open_tally(arguments.progress, "Taking back", "changes") as tally, _told_how_far(dirs):
                 undone = undo(
                     dirs.log_dirs,
                     locked_dirs=dirs.locked_dirs,
@@ -106,6 +109,24 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print_result("\n".join(lines), signals, form=arguments.format)
     return 0
+
+
+@contextlib.contextmanager
+def _told_how_far(dirs: BrokerDirs) -> Iterator[None]:
+    """Let an I/O error say whether something was changed, and how it goes on."""
+    from recovery.write.undo_notice import refuse_unfinished_undo
+
+    try:
+        yield
+    except OSError as error:
+        mend = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "mend what was the cause"
+        state, remedy = "Nothing was changed", f"{mend}, and start undo again"
+        try:
+            for log_dir in dirs.log_dirs:
+                refuse_unfinished_undo(log_dir, dirs.quarantine_dir)
+        except (UnsafeError, OSError):
+            state, remedy = "The undo is not finished: no broker may start yet", f"{remedy}, which goes on"
+        raise RecoveryError(f"{error_text(error)}. {state}. Remedy: {remedy}") from error
 
 
 def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:

@@ -8,6 +8,7 @@ Kafka: ReplicaManager.describeLogDirs.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -158,8 +159,12 @@ def _let_go(dirs: BrokerDirs) -> list[str]:
 
 def _words(error: OSError, path: str) -> str:
     """Return what the *error* of the log dir at *path* says, which is named before it."""
-    is_denied = isinstance(error, PermissionError)
-    remedy = AS_BROKERS_USER if is_denied else "look for I/O errors of its disk (dmesg)"
+    remedy = "look for I/O errors of its disk (dmesg)"
+    if isinstance(error, PermissionError):
+        remedy = AS_BROKERS_USER
+        with suppress(OSError):  # it may be in a folder that is closed
+            if os.stat(named := error.filename or path).st_uid == os.geteuid():
+                remedy = f"chmod u+rwX {shlex.quote(named)}"
     return f"{error_text(error).removeprefix(f'{path}: ')}. Remedy: {remedy}"
 
 

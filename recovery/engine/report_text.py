@@ -24,7 +24,8 @@ PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
 _MOST_LOGS = 20
 """Logs of one kind of problem that are listed; the others are counted, unless more is asked for."""
 _UNFINISHED = ("offline", "interrupted")
-_NUMBER = re.compile(r"\d+(?:,\d{3})*")
+_NUMBER = re.compile(r"(?<![^\s(])\d+(?:,\d{3})*(?![^\s,.:;)])")
+"""A number by itself, not a digit in a path."""
 _MOST_NAMED = 3
 """Names in a line about several logs."""
 

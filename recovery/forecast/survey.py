@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from recovery.errors import AS_BROKERS_USER, LogDirOfflineError, PartitionRefusedError, error_text
+from recovery.errors import LogDirOfflineError, PartitionRefusedError, error_text
 from recovery.load.forecast import SegmentToRecover, segments_recovered, segments_recovered_by_reading
 from recovery.load.model import LogSettings, PartitionTask
 from recovery.load.preflight import problems_of
@@ -20,7 +20,7 @@ from recovery.logdir.duplicates import refuse_duplicates
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
 from recovery.logdir.lock import is_locked
 from recovery.problem import Problem
-from recovery.read.file_system import open_file
+from recovery.read.file_system import is_folder, open_file
 from recovery.read.partition_files import PartitionFiles
 from segfmt.errors import FormatError
 from segfmt.filenames import FileKind, file_kind
@@ -149,14 +149,16 @@ def _survey(
 def _unlisted(inventory: LogDirInventory) -> str | None:
     """Return which folders of logs could not be listed by this user, None if all could."""
     folders = [
-        refused.folder
+        refused
         for refused in inventory.refused
-        if not os.access(os.path.join(inventory.log_dir, refused.folder), os.R_OK | os.X_OK)
+        if is_folder(path := os.path.join(inventory.log_dir, refused.folder))
+        and not os.access(path, os.R_OK | os.X_OK)
     ]
     if not folders:
         return None
     others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-    return f"{folders[0]}{others}: may not be listed by this user. Remedy: {AS_BROKERS_USER}"
+    first = folders[0].refusal.problems[0]
+    return f"{first.file}{others}: {first.detail}. Remedy: {first.remedy}"
 
 
 def _look_into(task: PartitionTask) -> tuple[tuple[SegmentToRecover, ...], list[Problem]]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from recovery.load.model import BatchSpan, Cut, Hole, PartitionTask
-from recovery.load.segments import Segment
+from recovery.load.segments import Segment, misnamed_logs
 from segfmt import byte_layout
 from segfmt.java_text import LONG_MAX
 
@@ -32,7 +32,10 @@ def look_for_holes(
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
     if is_compacted:
         return (), ()
-    all_holes = find_holes(segments, task.log_start_offset, batches_of)
+    # Of `40.log` a broker makes an empty segment with the right name: nothing has been there.
+    made = {right for right in misnamed_logs(task.files).values() if right not in task.files}
+    there = (one for one in segments if not (_is_empty(one) and one.log in made))
+    all_holes = find_holes(there, task.log_start_offset, batches_of)
     holes = tuple(islice((left for hole in all_holes for left in _without(hole, cuts)), _MOST_HOLES))
     more = (
         (f"only the first {_MOST_HOLES} holes are reported; there may be more",)
@@ -86,6 +89,10 @@ def find_holes(
         last = segment
     if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
         yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
+
+
+def _is_empty(segment: Segment) -> bool:
+    return segment.scan is not None and not segment.scan.batch_count
 
 
 def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:

@@ -18,7 +18,7 @@ from recovery.load.fold import fold
 from recovery.load.forecast import unflushed_segments
 from recovery.load.limits import MAX_LOG_BYTES, refuse_large_index, refuse_large_log
 from recovery.load.model import Cut, Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
-from recovery.load.segments import Segment, first_unflushed
+from recovery.load.segments import Segment, first_unflushed, misnamed_logs
 from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
 from recovery.load.stops import refusal_of_stop
 from recovery.load.tree import LINKS_TO_NOTHING, PartitionTree
@@ -86,7 +86,15 @@ def problems_of(task: PartitionTask, source: PartitionSource) -> tuple[Problem, 
 
 
 def notes_of(task: PartitionTask) -> Iterator[Problem]:
-    """Yield what does not keep a broker from loading the log, but will stop it later."""
+    """Yield what does not keep a broker from loading the log, but will stop it later, or is passed over by it."""
+    for name, right in misnamed_logs(task.files).items():
+        made = "" if right in task.files else f", and makes an empty {right}"
+        yield Problem(
+            file=name,
+            rule="foreign-file",
+            detail=f"no name that a broker gives: it never reads this file{made}",
+            remedy=f"move it out of the partition's folder; if it is the segment, call it {right} and recover again",
+        )
     if not task.others:
         return
     blocking = {problem.file for problem in _type_problems(task)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +20,15 @@ from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYP
 from recovery.errors import PartitionRefusedError
 from recovery.load.tree import PartitionTree
 from segfmt.byte_layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
-from segfmt.filenames import LOG_SUFFIX, log_name, offset_index_name, time_index_name, txn_index_name
+from segfmt.errors import FileNameError
+from segfmt.filenames import (
+    LOG_SUFFIX,
+    log_name,
+    offset_index_name,
+    read_offset,
+    time_index_name,
+    txn_index_name,
+)
 from segfmt.offset_index import view_offset_index
 
 MAX_MAPPED_BYTES = 2**31 - 1
@@ -37,6 +46,21 @@ def log_base_offsets(names: Iterable[str]) -> dict[str, int]:
     """Return the base offset of each of *names* that is a number followed by `.log`."""
     stems = {name: name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     return {name: int(stem) for name, stem in stems.items() if stem.isascii() and stem.isdigit()}
+
+
+def misnamed_logs(names: Iterable[str]) -> dict[str, str]:
+    """Return those of *names* that a broker takes for segments but never gives, as `40.log`: each with the right one.
+
+    Kafka: LogLoader.loadSegmentFiles reads the offset, and opens the file with the name that it gives itself.
+    """
+    misnamed = {}
+    for name in names:
+        if name.endswith(LOG_SUFFIX):
+            with suppress(FileNameError):
+                right = log_name(read_offset(name))
+                if right != name:
+                    misnamed[name] = right
+    return misnamed
 
 
 def first_unflushed(base_offsets: Iterable[int], recovery_point: int) -> int:

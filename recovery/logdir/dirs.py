@@ -21,6 +21,7 @@ from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -204,6 +205,26 @@ def _refuse_foreign(paths: tuple[str, ...]) -> None:
     """
     if (path := foreign_among(paths)) is not None:
         raise UnsafeError(f"{path}: {NOT_A_LOG_DIR}. Nothing was changed. {CHECK_MOUNT}")
+
+
+def refuse_without_logs(paths: Iterable[str]) -> None:
+    """Refuse a folder that no broker has ever opened, unless it has logs, as a copy of some may be.
+
+    Raises:
+        UsageError: one of *paths* is such a folder. One that cannot be read is none.
+    """
+    for path in paths:
+        with suppress(OSError):
+            if is_foreign(path) and not any(_is_log(path, name) for name in os.listdir(path)):
+                raise UsageError(f"{path}: {NOT_A_LOG_DIR}, and there is no log in it. {CHECK_MOUNT}")
+
+
+def _is_log(path: str, name: str) -> bool:
+    try:
+        read_folder_name(name)
+        return any(file.endswith(LOG_SUFFIX) for file in os.listdir(os.path.join(path, name)))
+    except (FileNameError, NotADirectoryError):
+        return False
 
 
 def foreign_among(paths: Iterable[str]) -> str | None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from recovery.load.model import PartitionTask
 from recovery.logdir.inventory import LogDirInventory
 from recovery.problem import Problem
+from recovery.read.file_system import is_link
 from segfmt.filenames import LOG_SUFFIX, FolderState, read_folder_name
 
 _FolderId = tuple[int, int]
@@ -106,7 +107,7 @@ def _with_names(task: PartitionTask, paths: list[str] | None) -> PartitionTask:
         file=task.folder,
         rule="duplicate-folder",
         detail=f"one folder has {len(paths)} names: {', '.join(paths)} (a broker works on it under each of them)",
-        remedy="decide whose log it is, and move the links out of the log dirs",
+        remedy=f"decide whose log it is, and move links out of the log dirs: {', '.join(filter(is_link, paths))}",
     )
     return task if problem in task.problems else replace(task, problems=(problem, *task.problems))
 

@@ -22,11 +22,14 @@ from recovery.logdir.listing import (
     fits_checkpoint,
     folder_problem,
     foreign_folder,
+    is_log_name,
     is_of_type,
     look_into,
     mount_problems,
+    no_folder,
     other_kind,
     owner_problems,
+    unreadable,
     unwritable_folder,
 )
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
@@ -203,13 +206,21 @@ class _Listing:
         self._absent: set[str] = set()
 
     def _folder_names(self) -> list[str]:
+        """Return the names of all folders; what only has the name of a log's is refused, or noted."""
+        names = []
         with os.scandir(self._log_dir) as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if is_of_type(entry, os.DirEntry.is_dir)
-                and entry.name not in self._without | {CLEAN_SHUTDOWN_FILE}
-            )
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name in self._without | {CLEAN_SHUTDOWN_FILE}:
+                    continue
+                if is_of_type(entry, os.DirEntry.is_dir):
+                    names.append(entry.name)
+                elif is_log_name(entry.name):
+                    problem = no_folder(entry.name, entry.path)
+                    if entry.is_symlink():
+                        self._refuse(entry.name, problem)
+                    else:
+                        self._notes.append(problem)
+        return names
 
     def _look_at_rights(self) -> None:
         """Note what keeps this user, or anybody, from writing in the log dir."""
@@ -423,7 +434,12 @@ class _Listing:
         status = os.stat(path)
         if lacking := self._user.lacks(status, "r"):
             problems.append(access_problem(name, path, status, lacking, self._user))
-        data = read_small(path)
+        try:
+            data = read_small(path)
+        except PermissionError as error:
+            if not lacking:
+                problems.append(unreadable(name, error))
+            return {}
         try:
             offsets = read_offset_checkpoint(data)
         except MalformedCheckpointError as error:

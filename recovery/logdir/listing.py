@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,9 +18,17 @@ from recovery.load.model import FileStat
 from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.problem import Problem, Repair
-from recovery.read.file_system import is_read_only, is_there, open_file
+from recovery.read.file_system import is_link, is_read_only, is_there, open_file
 from segfmt.errors import FileNameError
-from segfmt.filenames import LOCK_FILE, FileKind, file_kind, is_written_to
+from segfmt.filenames import (
+    CLUSTER_METADATA_TOPIC,
+    LOCK_FILE,
+    FileKind,
+    FolderState,
+    file_kind,
+    is_written_to,
+    read_folder_name,
+)
 
 _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _REMOVE_FOLDER = "move it out of the log dir"
@@ -106,7 +115,7 @@ def _look_at(
     if (denial := _read_denial(entry.path)) is not None:
         contents.unreadable.add(entry.name)
         if not lacking:
-            contents.problems.append(_unreadable(entry.name, denial))
+            contents.problems.append(unreadable(entry.name, denial))
 
 
 def _in_the_way(name: str) -> Problem:
@@ -215,6 +224,33 @@ def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
     )
 
 
+def is_log_name(name: str) -> bool:
+    """Return whether *name* is that of a log's folder, as a broker makes it: the next one of this name fails."""
+    try:
+        folder = read_folder_name(name)
+    except FileNameError:
+        return False
+    return folder.state is FolderState.CURRENT and folder.topic != CLUSTER_METADATA_TOPIC
+
+
+def no_folder(name: str, path: str) -> Problem:
+    """Return the problem that what has the name of a log's folder is none: a link that leads to no folder, a file.
+
+    Kafka: LogManager.loadLogs passes it over, createLogDirectory fails at it.
+    """
+    kind = other_kind(path) or ("link to a file" if is_link(path) else "file")
+    return Problem(
+        file=name,
+        rule="file-type",
+        detail=f"a {kind} with the name of a log's folder: a broker passes it over, and goes offline with the log dir "
+        "when it makes this log (FileAlreadyExistsException)",
+        remedy="mount the file system that it leads to, or remove the link if the log is lost"
+        if is_link(path)
+        else "move it out of the log dir",
+        repair=None if is_link(path) else Repair(names=(name,)),
+    )
+
+
 def unwritable_folder(name: str, may_move: bool) -> Problem:
     """Return the problem that no line of a checkpoint can hold the folder *name*; *may_move*: as above."""
     return Problem(
@@ -245,7 +281,7 @@ def access_problem(name: str, path: str, status: os.stat_result, lacking: str, u
         rule="access",
         detail=f"may not be {denied} by {user.name}, the broker's user: {mode_words(status)} "
         "(IOException takes the log dir offline)",
-        remedy=f"chmod u+{lacking} {path}" if status.st_uid == user.uid else f"{user.chown} {path}",
+        remedy=f"{f'chmod u+{lacking}' if status.st_uid == user.uid else user.chown} {shlex.quote(path)}",
     )
 
 
@@ -257,7 +293,7 @@ def folder_problem(name: str, path: str, denial: PermissionError, user: BrokerUs
     """
     status = os.stat(path)
     lacking = user.lacks(status, "rwx")
-    return access_problem(name, path, status, lacking, user) if lacking else _unreadable(name, denial)
+    return access_problem(name, path, status, lacking, user) if lacking else unreadable(name, denial)
 
 
 def owner_problems(name: str, status: os.stat_result) -> Iterator[Problem]:
@@ -288,7 +324,8 @@ def _read_denial(path: str) -> PermissionError | None:
     return None
 
 
-def _unreadable(name: str, denial: PermissionError) -> Problem:
+def unreadable(name: str, denial: PermissionError) -> Problem:
+    """Return the problem that this process may not read the file *name*, though the broker's user may."""
     return Problem(
         file=name,
         rule="access",

@@ -166,7 +166,8 @@ class _Planner:
         kind = self._outcome.removed.get(name)  # another file may have its name now
         if kind is None or (kind is RemovalKind.PENDING_DELETION and not self._keep_deleted):
             return None
-        return self._reason_of(name, kind.value)
+        is_swapped = kind is RemovalKind.COMPACTED  # whether or not by a cleaner
+        return self._reason_of(name, "replaced by a .swap file" if is_swapped else kind.value)
 
     def _gone(self) -> dict[str, RemovalKind]:
         tree = self._outcome.tree

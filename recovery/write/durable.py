@@ -138,7 +138,7 @@ def copy_part(read: int, descriptor: int, *, position: int, size_bytes: int | No
         start = _next_data(read, position, end)
         target += start - position
         with naming(source):
-            chunk = os.pread(read, min(end - start, _COPY_BYTES), start)
+            chunk = os.pread(read, min(_next_hole(read, start, end) - start, _COPY_BYTES), start)
         if start < end and not chunk:
             raise OSError(errno.EIO, "the file became shorter while it was copied", source)
         if any(chunk):
@@ -156,6 +156,17 @@ def _next_data(descriptor: int, position: int, end: int) -> int:
         if error.errno != errno.ENXIO:
             return position  # the file system does not say
         return end if end <= _stat_of(descriptor).st_size else position
+
+
+def _next_hole(descriptor: int, position: int, end: int) -> int:
+    """Return where the bytes at *position*, outside a hole, end: at most *end*."""
+    if position >= end:
+        return end
+    try:
+        hole = os.lseek(descriptor, position, os.SEEK_HOLE)
+    except OSError:
+        return end  # the file system does not say
+    return min(hole, end) if hole > position else end
 
 
 def truncate(path: str, size_bytes: int) -> None:

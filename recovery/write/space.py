@@ -191,7 +191,9 @@ class SpaceLedger:
             elif any(self._is_reserved(device) for device, *_ in needs):
                 return None
         return tuple(
-            _too_little(path, needed, free) if path == partition else _too_little_beside(path, needed, free)
+            _too_little(path, needed, free, is_alone=len(needs) > 1)
+            if path == partition
+            else _too_little_beside(path, needed, free)
             for path, needed, free in short
         )
 
@@ -278,13 +280,16 @@ def _block_bytes(path: str) -> int:
     return os.statvfs(path).f_frsize or 4096
 
 
-def _too_little(path: str, needed: int, free: int) -> Problem:
+def _too_little(path: str, needed: int, free: int, *, is_alone: bool) -> Problem:
+    """Return the problem of a log dir's file system; *is_alone*: quarantine lies on another one."""
+    what = "indexes and snapshots" if is_alone else "indexes, snapshots and quarantine"
     return Problem(
         file=path,
         rule="space",
-        detail=f"needs {needed:,} bytes for indexes, snapshots and quarantine, {max(free, 0):,} free (a 4.x broker "
-        "that meets a full disk empties the segment that it recovers)",
-        remedy="make room on this file system, or put quarantine on another one (--quarantine-dir)",
+        detail=f"needs {needed:,} bytes for {what}, {max(free, 0):,} free (a 4.x broker that meets a full disk "
+        "empties the segment that it recovers)",
+        remedy="make room on this file system"
+        + ("" if is_alone else ", or put quarantine on another one (--quarantine-dir)"),
     )
 
 

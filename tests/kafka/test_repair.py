@@ -86,6 +86,22 @@ def test_a_broker_dies_of_it_and_the_tool_tells(
     assert recover(sample).exit_code == 4
 
 
+def test_a_link_to_a_disk_that_is_not_mounted(sample: Sample, ram_path: Path) -> None:
+    """A broker starts, and loses the log dir as soon as it makes the log anew."""
+    log_dir = sample.log_dirs[1]
+    name = next(path.name for path in log_dir.iterdir() if path.name.startswith("plain-"))
+    (log_dir / name).rename(ram_path / name)
+    (log_dir / name).symlink_to("/nowhere")
+    with broker_of(sample, ram_path / "before") as broker:
+        broker.start()
+        broker.wait_for("FileAlreadyExistsException")
+        broker.stop()
+    done = recover(sample)
+    assert done.exit_code == 4
+    reasons = [one["reasons"] for one in done.report["logDirs"][1]["partitions"] if one["partition"] == name]
+    assert "a dangling link with the name of a log's folder" in reasons[0][0]
+
+
 def test_a_broker_starts_on_what_is_repaired(sample: Sample, ram_path: Path) -> None:
     for damage in DAMAGES:
         damage(sample.log_dirs[0])

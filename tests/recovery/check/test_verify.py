@@ -25,7 +25,7 @@ from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_sna
 from segfmt.record import Record, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch, walk_batches
 from tests.damage.mutilate import Victim, make_victim
-from tests.logs.samples import SAMPLE_NAMES, Sample, unpack
+from tests.logs.samples import MARKER, SAMPLE_NAMES, Sample, unpack
 from tests.runs.driving import footprint, recover
 from tests.runs.verifying import damage_of, held_lock, lines_of, rules_of, verified
 
@@ -111,6 +111,22 @@ class TestRules:
         assert [one.rule for one in found if one.file.endswith(".log")] == ["lying-marker"]
         assert next(one for one in found if one.rule == "lying-marker").position == position
         assert "--force" in REMEDIES["lying-marker"]
+
+    def test_a_bad_checksum_in_the_last_batch_is_none(self, victim: tuple[Sample, Victim]) -> None:
+        """A broker does not look at it: the log end stays where it is."""
+        sample, damaged = victim
+        (damaged.log_dir / MARKER).write_text('{"version":0,"brokerEpoch":7}')
+        log = damaged.logs()[-1]
+        data = bytearray(log.read_bytes())
+        data[-5] ^= 4
+        log.write_bytes(data)
+        found = [
+            one.rule for one in damage_of(verified(sample, [damaged.log_dir])) if one.file.endswith(".log")
+        ]
+        assert found == ["checksum"]
+        end = recover(sample, [damaged.log_dir], dry_run=True).partitions[0].log_end_offset
+        recovered = recover(sample, [damaged.log_dir], dry_run=True, force=True).partitions[0]
+        assert recovered.log_end_offset < end
 
     @pytest.mark.parametrize("count", [17, 18, 5000])
     def test_zeros_behind_a_marker_are_a_lie(self, victim: tuple[Sample, Victim], count: int) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 
 from recovery.cli.main import main
+from recovery.saved import undo as undo_module
 from tests.logs.samples import differences, tree_of, unpack
 from tests.recovery.cli.test_earlier_cuts import two_log_dirs
 from tests.runs.command import arguments_of, recover, run_unheard
@@ -45,6 +48,32 @@ def test_runs_that_are_left_are_named_with_the_option_that_takes_them_back(
 def _lost(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
     """What is another, but for pending deletions, which go for good."""
     return [name for name in differences(before, after) if ".deleted" not in name]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_full_disk_is_told_with_what_was_done(
+    is_begun: bool, ram_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = two_log_dirs(ram_path)
+    before = tree_of(sample.root)
+    assert recover(sample).exit_code == 2
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/d/x")
+
+    undo = ["undo", "--log-dirs", ",".join(map(str, sample.log_dirs))]
+    with monkeypatch.context() as patches:
+        patches.setattr(undo_module, "stage" if is_begun else "enter_undo", full)
+        assert main(undo) == 1
+    state = "The undo is not finished: no broker may start yet" if is_begun else "Nothing was changed"
+    goes_on = ", which goes on" if is_begun else ""
+    assert capsys.readouterr().err == (
+        f"kafka-log-recovery: /d/x: No space left on device. {state}. Remedy: make room, and start undo "
+        f"again{goes_on}\n"
+    )
+    assert main(undo) == 0
+    capsys.readouterr()
+    assert differences(before, tree_of(sample.root)) == []
 
 
 def test_a_report_counts_the_undos_that_its_cuts_need(

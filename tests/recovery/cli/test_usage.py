@@ -261,6 +261,35 @@ def test_a_configuration_that_names_no_log_dir_is_told_of(tmp_path: Path) -> Non
             )
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("recover", "-c", ""),
+        ("recover", "-c", "x", "--topic-config", ""),
+        ("recover", "-c", "x", "--metrics-textfile="),
+        ("undo", "-c", "x", "--run", ""),
+        ("warm", "--kernel-cache="),
+        ("archive", "verify", "/", "--output", ""),
+    ],
+)
+def test_an_empty_name(arguments: tuple[str, ...]) -> None:
+    assert_one_line(run(*arguments), "the name is empty; is a variable of the shell not set? Remedy: see ")
+
+
+@pytest.mark.parametrize("is_parent", [True, False])
+def test_verify_looks_at_no_folder_without_logs(is_parent: bool, sample: Sample, tmp_path: Path) -> None:
+    """Else the log dirs themselves are foreign folders that the remedy moves away."""
+    place = sample.root if is_parent else tmp_path
+    assert_one_line(
+        run("verify", "--progress", "none", "--log-dirs", place),
+        "not the log dir of a broker: ",
+        "and there is no log in it. Remedy: check the path",
+    )
+    copy = tmp_path / "plain-0"
+    shutil.copytree(next(path / "plain-0" for path in sample.log_dirs if (path / "plain-0").exists()), copy)
+    assert run("verify", "--progress", "none", "--log-dirs", tmp_path).exit_code == 0
+
+
 def test_each_command_that_reads_a_configuration_takes_properties_beside_it() -> None:
     """Remedies name the option."""
     for parser in parsers(build_parser()):

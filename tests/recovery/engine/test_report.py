@@ -282,6 +282,17 @@ def test_a_full_disk_is_one_line_and_a_total() -> None:
     assert alone == "REFUSED /d1/x-0: needs 150,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
 
 
+def test_a_digit_of_a_path_is_no_number() -> None:
+    problems = [
+        Problem(file="x", rule="space", detail=f"{number},024 bytes on /q/a%2Fd1, 8 free", remedy="make room")
+        for number in (635, 636)
+    ]
+    refused = [partition(f"x-{n}", "refused", problems=(one,)) for n, one in enumerate(problems)]
+    assert report(log_dir(*refused)).to_text().splitlines()[0] == (
+        "REFUSED 2 logs: 635,024 to 636,024 bytes on /q/a%2Fd1, 8 free. Remedy: make room: /d1/x-0, /d1/x-1"
+    )
+
+
 def test_many_notes_on_one_log_are_counted() -> None:
     noisy = partition("n-0", "recovered", warnings=tuple(f"producer {number} is open" for number in range(9)))
     lines = report(log_dir(noisy)).to_text().splitlines()

@@ -290,6 +290,12 @@ class TestHoles:
         assert Folded(files, settings=PLAIN, folder="t-0.aa-delete").outcome.warnings == ()
         assert len(Folded(files, settings=PLAIN, folder="t-0.aa-future").outcome.holes) == 1
 
+    def test_a_misnamed_file_makes_none(self) -> None:
+        """A broker makes an empty segment of the offset in its name, and does not read the one before it."""
+        files = partition({0: segment(0), 10: segment(10)})
+        assert self.holes(files | {"5.log": b"x"}, recovery_point=7) == []
+        assert self.holes(files | {name(5): b""}, recovery_point=7) == [(5, 9, name(10))]
+
     def test_within_a_segment(self) -> None:
         log = batches(0)
         del log[2], log[5:7]  # 2, 6 and 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from recovery.errors import PartitionRefusedError
 from recovery.load.model import FileStat, LogSettings, PartitionTask, TopicPartition
 from recovery.load.preflight import fold_checked, problems_of
 from recovery.logdir.inventory import list_log_dir
+from recovery.logdir.listing import access_problem
 from recovery.logdir.user import BrokerUser, broker_user
 from recovery.problem import Problem, Repair
 from recovery.read.partition_files import PartitionFiles
@@ -282,6 +284,25 @@ class TestUsers:
             f"chown {self.OWNER}:{self.OWNER} {log.file(12)}"
         )
         assert problems[segment_file(24, ".log")][0].remedy == f"chmod u+w {log.file(24)}"
+
+    @needs(OTHERS_FILES)
+    def test_a_path_in_a_command_is_quoted(self, tmp_path: Path) -> None:
+        path = tmp_path / "a dir" / "x"
+        user = BrokerUser(uid=self.OWNER, gid=self.OWNER, gids=frozenset())
+        remedies = [
+            access_problem("x", str(path), self.stat(tmp_path, 0, owner, 0), "r", user).remedy
+            for owner in (self.OWNER, self.OTHER)
+        ]
+        assert [shlex.split(remedy)[-1] for remedy in remedies] == [str(path)] * 2
+
+
+def test_a_file_with_a_name_that_no_broker_gives_is_told_of(pristine: Path, ram_path: Path) -> None:
+    log = make_log(pristine, ram_path / "d", "U")
+    (log.folder / "5.log").write_bytes(b"x")
+    report = recover(sample_of(log), [log.log_dir])
+    (told,) = [text for text in report.partitions[0].warnings if text.startswith("5.log: ")]
+    assert f"it never reads this file, and makes an empty {5:020}.log. Remedy: " in told
+    assert (log.folder / "5.log").read_bytes() == b"x"
 
 
 class TestProblemsOf:

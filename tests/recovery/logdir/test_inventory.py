@@ -55,6 +55,50 @@ def unflushed(found: LogDirInventory) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
+class TestNames:
+    """What has the name of a log's folder, and is none: a broker passes it over, and fails when it makes the log."""
+
+    @pytest.mark.parametrize("target", ["/nowhere/t-1", "a file"])
+    def test_a_link(self, log_dir: Path, target: str) -> None:
+        (log_dir / "a file").write_bytes(b"")
+        (log_dir / "t-1").symlink_to(target)
+        (log_dir / "t-2.0123456789abcdef0123456789abcdef-delete").symlink_to(target)
+        (log_dir / "__cluster_metadata-0").symlink_to(target)
+        (log_dir / "other").symlink_to(target)
+        found = inventory(log_dir)
+        (told,) = refusals(found).values()
+        kind = "link to a file" if target == "a file" else "dangling link"
+        assert told.startswith(f"t-1: a {kind} with the name of a log's folder: ")
+        assert "Remedy: mount the file system that it leads to" in told
+        assert found.notes == ()
+        assert refusals(inventory(log_dir, without=("t-1",))) == {}
+
+    def test_a_file_is_noted_and_may_be_moved(self, log_dir: Path) -> None:
+        (log_dir / "t-1").write_bytes(b"mine")
+        (note,) = inventory(log_dir).notes
+        assert (note.file, note.rule, note.repair.names) == ("t-1", "file-type", ("t-1",))
+
+    def test_a_folder_with_two_names_is_told_with_the_link_to_move(self, log_dir: Path) -> None:
+        partition(log_dir, "t-0", s0=10)
+        (log_dir / "t-7").symlink_to("t-0")
+        (found,) = refuse_duplicates([inventory(log_dir)])
+        told = copies(found)["t-0"]
+        assert f"one folder has 2 names: {log_dir}/t-0, {log_dir}/t-7" in told
+        assert told.endswith(f"move links out of the log dirs: {log_dir}/t-7")
+
+    def test_a_checkpoint_that_this_process_may_not_read(
+        self, log_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def denied(path: str) -> bytes:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+        (log_dir / RECOVERY_POINTS).write_text("0\n0\n")
+        monkeypatch.setattr("recovery.logdir.inventory.read_small", denied)
+        (problem,) = inventory(log_dir).problems
+        assert (problem.file, problem.rule) == (RECOVERY_POINTS, "access")
+        assert problem.remedy == "run recover as the broker's user, or as root with all its capabilities"
+
+
 class TestFolders:
     def test_an_empty_log_dir(self, log_dir: Path) -> None:
         found = inventory(log_dir)

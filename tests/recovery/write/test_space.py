@@ -244,6 +244,12 @@ def test_a_full_file_system_of_the_quarantine_is_named(tmp_path: Path) -> None:
     assert f"on the file system of {spare}, 4,096 free. Remedy: make room there" in reason
 
 
+@pytest.mark.parametrize("is_alone", [False, True])
+def test_quarantine_elsewhere_is_no_remedy_where_it_lies_elsewhere(is_alone: bool) -> None:
+    told = str(space._too_little("/d", 5, 4, is_alone=is_alone))
+    assert ("quarantine" in told) != is_alone
+
+
 def test_a_dry_run_says_what_is_needed_in_all(tmp_path: Path) -> None:
     log = make_log(tmp_path / "d")
     report = recover(sample_of(log), [log.log_dir], dry_run=True)
