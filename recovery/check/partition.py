@@ -121,9 +121,10 @@ class PartitionCheck:
         aborts = _Aborts(file=txn_index_name(task.base_offset), was_complete=self._producers.is_complete)
         start = self._log_end_offset() if self._results else self._first_base
         if self._results or start < task.base_offset:
-            if start < task.base_offset:
-                self._producers.break_off()  # a segment is missing before it, or could not be read
-            self._producers.reach(task.base_offset)
+            if start != task.base_offset:
+                self._producers.break_off()  # a segment is missing before it, could not be read, or overlaps
+            if start <= task.base_offset:
+                self._producers.reach(task.base_offset)
             aborts.was_complete = self._producers.is_complete
         for piece in result.pieces:
             expected = self._producers.take(task.log, piece.scan)

@@ -1,4 +1,4 @@
-"""Offsets missing from what was read: a `.log` is empty or not there, or batches are gone. Pure.
+"""Offsets missing from what was read, as a `.log` is empty or not there, or batches are gone; or there twice. Pure.
 
 A broker notices none of it.
 """
@@ -89,6 +89,27 @@ def find_holes(
         last = segment
     if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
         yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
+
+
+def find_overlaps(segments: Iterable[Segment]) -> Iterator[str]:
+    """Yield a warning on each recovered segment that begins with offsets which the one before it has, too.
+
+    Args:
+        segments: of the log, ascending.
+    """
+    last: Segment | None = None
+    for segment in segments:
+        if segment.scan is None or not segment.scan.batch_count:
+            last = None if segment.scan is None else last
+            continue
+        start = segment.base_offset if segment.first_offset is None else segment.first_offset
+        if last is not None and last.scan is not None and start <= last.scan.last_offset:
+            yield (
+                f"{segment.log} begins at offset {start}, but {last.log} goes on to {last.scan.last_offset}: a broker "
+                "takes both. Remedy: if somebody has put one of them there, take the recovery back with undo, move it "
+                "away and recover again; else compare with another replica"
+            )
+        last = segment
 
 
 def _is_empty(segment: Segment) -> bool:

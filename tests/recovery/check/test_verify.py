@@ -147,6 +147,16 @@ class TestRules:
         ]
         assert "sound batches follow" in found[0].detail
 
+    def test_a_copy_of_a_segment_under_another_offset(
+        self, samples: dict[str, Sample], tmp_path: Path
+    ) -> None:
+        """Of a snapshot between the two nothing is said: it has both."""
+        sample = samples["crashed"]
+        made = victim_of(sample, "late-1", tmp_path / "d")
+        shutil.copy(made.folder / f"{37:020}.log", made.folder / f"{40:020}.log")
+        recover(sample, [made.log_dir])
+        assert rules_of(verified(sample, [made.log_dir])) == {"segment-overlap", "offset-range"}
+
     def test_bytes_that_no_checksum_covers(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         log = damaged.flushed()[0]
