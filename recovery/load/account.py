@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.load.compaction import AbortedTxns, find_superseded, most_records
-from recovery.load.holes import find_overlaps, look_for_holes
+from recovery.load.holes import find_disorder, look_for_holes
 from recovery.load.log_reader import LogReader
 from recovery.load.model import Cut, CutCause, Hole, Original, PartitionTask, RemovalKind
 from recovery.load.segment_recovery import Departure, SegmentRecovery
@@ -92,7 +92,7 @@ def take_stock(
     if any(not cut.is_preallocated for cut in cuts):
         warnings += _advice_on_open_txns(task, open_txns)
     holes, doubts = look_for_holes(task, segments.values(), lambda log: reader.spans(reader.part(log)), cuts)
-    return Stock(cuts, holes, (*warnings, *doubts, *find_overlaps(segments.values())))
+    return Stock(cuts, holes, (*warnings, *doubts, *find_disorder(segments.values())))
 
 
 @dataclass(slots=True, kw_only=True)

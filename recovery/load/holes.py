@@ -79,10 +79,14 @@ def find_holes(
         elif not segment.scan.batch_count:
             end_offset = segment.base_offset if end_offset is None else end_offset
         else:
-            start = segment.base_offset if segment.first_offset is None else segment.first_offset
-            yield from _hole(
-                segment.base_offset if end_offset is None else end_offset, start, segment, log_start_offset
-            )
+            start = _start_of(segment)
+            if start <= segment.scan.last_offset:  # else it is a damaged base offset: see `find_disorder`
+                yield from _hole(
+                    segment.base_offset if end_offset is None else end_offset,
+                    start,
+                    segment,
+                    log_start_offset,
+                )
             end_offset = segment.scan.last_offset + 1
             if segment.scan.gap_count:
                 yield from _inner_holes(segment.log, log_start_offset, batches_of(segment.log))
@@ -91,8 +95,10 @@ def find_holes(
         yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
 
 
-def find_overlaps(segments: Iterable[Segment]) -> Iterator[str]:
-    """Yield a warning on each recovered segment that begins with offsets which the one before it has, too.
+def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:
+    """Yield a warning on each recovered segment that does not begin behind the one before it, and before its own end.
+
+    A broker takes all of it.
 
     Args:
         segments: of the log, ascending.
@@ -102,14 +108,23 @@ def find_overlaps(segments: Iterable[Segment]) -> Iterator[str]:
         if segment.scan is None or not segment.scan.batch_count:
             last = None if segment.scan is None else last
             continue
-        start = segment.base_offset if segment.first_offset is None else segment.first_offset
-        if last is not None and last.scan is not None and start <= last.scan.last_offset:
+        start = _start_of(segment)
+        if start > segment.scan.last_offset:
+            yield (
+                f"{segment.log} begins at offset {start}, but ends at {segment.scan.last_offset}: the base offset of a "
+                "batch, which no checksum covers, is damaged. Remedy: compare with another replica"
+            )
+        elif last is not None and last.scan is not None and start <= last.scan.last_offset:
             yield (
                 f"{segment.log} begins at offset {start}, but {last.log} goes on to {last.scan.last_offset}: a broker "
                 "takes both. Remedy: if somebody has put one of them there, take the recovery back with undo, move it "
                 "away and recover again; else compare with another replica"
             )
         last = segment
+
+
+def _start_of(segment: Segment) -> int:
+    return segment.base_offset if segment.first_offset is None else segment.first_offset
 
 
 def _is_empty(segment: Segment) -> bool:

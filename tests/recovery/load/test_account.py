@@ -298,6 +298,14 @@ class TestHoles:
         assert warning.startswith(f"{name(14)} begins at offset 10, but {name(10)} goes on to 19: ")
         assert Folded(partition({0: segment(0), 10: segment(10)}), settings=PLAIN).outcome.warnings == ()
 
+    def test_a_damaged_base_offset_is_no_hole(self) -> None:
+        damaged = bytearray(segment(10))
+        damaged[5] ^= 4  # the first batch gets offset 262154
+        made = Folded(partition({0: segment(0), 10: bytes(damaged)}), settings=PLAIN)
+        assert made.outcome.holes == ()
+        (warning,) = made.outcome.warnings
+        assert warning.startswith(f"{name(10)} begins at offset {10 + (4 << 16)}, but ends at 19: ")
+
     def test_a_misnamed_file_makes_none(self) -> None:
         """A broker makes an empty segment of the offset in its name, and does not read the one before it."""
         files = partition({0: segment(0), 10: segment(10)})
