@@ -13,7 +13,7 @@ from recovery.check.options import VerifyOptions
 from recovery.check.report import VerifyReport
 from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
-from recovery.logdir.dirs import BrokerDirs, cordons_in, find_broker_dirs, refuse_without_logs, topics_in
+from recovery.logdir.dirs import BrokerDirs, cordons_in, find_broker_dirs, topics_in
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import look_for_metadata
 from recovery.read.file_system import absolute
@@ -51,7 +51,6 @@ def verify(
     options = replace(options or VerifyOptions(), **changes)
     options.refuse_wrong_values()
     dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
-    refuse_without_logs(dirs.log_dirs)
     return VerifyRun(
         dirs.log_dirs, options, _broker_facts(dirs, options), observers=observers, stop=stop
     ).run()

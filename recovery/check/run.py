@@ -34,6 +34,7 @@ from recovery.check.segment_files import FolderSegmentFiles
 from recovery.check.task import Reading, SegmentResult, SegmentTask
 from recovery.errors import AS_BROKERS_USER, InterruptedRecoveryError, error_text
 from recovery.logdir.choice import PartitionChoice
+from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, is_without_logs
 from recovery.logdir.lock import is_locked
 from recovery.problem import Note
 from recovery.read.kernel_start import KernelStart, start_kernels
@@ -218,15 +219,15 @@ class VerifyRun:
 
     def _list(self, log_dir: str) -> CheckedLogDir:
         try:
+            if is_without_logs(log_dir):
+                return _not_checked(log_dir, f"{NOT_A_LOG_DIR}, and there is no log in it. {CHECK_MOUNT}")
             is_live = is_locked(log_dir)
             files = read_log_dir(log_dir, take=self._limit.take)
         except OSError as error:
             why = error_text(error).removeprefix(f"{log_dir}: ")
             if isinstance(error, PermissionError):
                 why += f". Remedy: {AS_BROKERS_USER}"
-            return CheckedLogDir(
-                log_dir=log_dir, is_live=False, files=LogDirFiles(log_dir=log_dir), error=why
-            )
+            return _not_checked(log_dir, why)
         checked_dir = CheckedLogDir(log_dir=log_dir, is_live=is_live, files=files)
         checked_dir.partitions = [folder for folder in files.folders if self._choice(folder)]
         checked_dir.log_dir_findings = list(files.findings)
@@ -412,3 +413,7 @@ class VerifyRun:
         if checked_dir.error is None:
             duration_ms = round((time.monotonic() - started_s) * 1000)
             self._notify(LogDirFinished(log_dir=checked_dir.log_dir, duration_ms=duration_ms))
+
+
+def _not_checked(log_dir: str, why: str) -> CheckedLogDir:
+    return CheckedLogDir(log_dir=log_dir, is_live=False, files=LogDirFiles(log_dir=log_dir), error=why)

@@ -207,16 +207,13 @@ def _refuse_foreign(paths: tuple[str, ...]) -> None:
         raise UnsafeError(f"{path}: {NOT_A_LOG_DIR}. Nothing was changed. {CHECK_MOUNT}")
 
 
-def refuse_without_logs(paths: Iterable[str]) -> None:
-    """Refuse a folder that no broker has ever opened, unless it has logs, as a copy of some may be.
+def is_without_logs(path: str) -> bool:
+    """Return whether no broker has ever opened the folder at *path*, and it is no copy of logs either.
 
     Raises:
-        UsageError: one of *paths* is such a folder. One that cannot be read is none.
+        OSError: it cannot be listed.
     """
-    for path in paths:
-        with suppress(OSError):
-            if is_foreign(path) and not any(_is_log(path, name) for name in os.listdir(path)):
-                raise UsageError(f"{path}: {NOT_A_LOG_DIR}, and there is no log in it. {CHECK_MOUNT}")
+    return is_foreign(path) and not any(_is_log(path, name) for name in os.listdir(path))
 
 
 def _is_log(path: str, name: str) -> bool:

@@ -349,7 +349,8 @@ class TestRules:
             "leader-epoch-checkpoint": "a folder where a file is needed",
             f"{other.name}.snapshot": "a pipe where a file is needed",
             f"{other.name}.index": "a dangling link where a file is needed",
-            "gone-0": "a dangling link where a partition's folder is needed: a broker ignores it",
+            "gone-0": "a dangling link where a partition's folder is needed: the log dir goes offline when the "
+            "log is made",
             "cleaner-offset-checkpoint": "a pipe where a file is needed",
             "replication-offset-checkpoint": "a dangling link where a file is needed",
         }
@@ -437,7 +438,7 @@ class TestRules:
         assert rules_of(verified(sample, [damaged.log_dir])) == set(), "a recovery makes it anew"
 
     def test_the_dirs_are_those_of_a_broker(self, tmp_path: Path) -> None:
-        """As `recover` reads them, but that a dir which no broker has opened is looked into, and called damaged."""
+        """As `recover` reads them, but that others are checked beside a dir which no broker has opened."""
         (tmp_path / "d").mkdir()
         (tmp_path / "link").symlink_to("d")
         for given, words in {
@@ -449,7 +450,8 @@ class TestRules:
                 verify(given)
         with pytest.raises(UsageError, match="a relative path"):
             verify(None, config={"log.dirs": "d"})
-        assert rules_of(verify([str(tmp_path / "d")])) == {"meta-properties"}
+        (unopened,) = verify([str(tmp_path / "d")]).log_dirs
+        assert (unopened.error or "").startswith("not the log dir of a broker: ")
 
     def test_filters(self, samples: dict[str, Sample]) -> None:
         report = verified(samples["stopped"], topics=["deleted-records"])

@@ -280,14 +280,17 @@ def test_an_empty_name(arguments: tuple[str, ...]) -> None:
 def test_verify_looks_at_no_folder_without_logs(is_parent: bool, sample: Sample, tmp_path: Path) -> None:
     """Else the log dirs themselves are foreign folders that the remedy moves away."""
     place = sample.root if is_parent else tmp_path
-    assert_one_line(
-        run("verify", "--progress", "none", "--log-dirs", place),
-        "not the log dir of a broker: ",
-        "and there is no log in it. Remedy: check the path",
-    )
-    copy = tmp_path / "plain-0"
-    shutil.copytree(next(path / "plain-0" for path in sample.log_dirs if (path / "plain-0").exists()), copy)
-    assert run("verify", "--progress", "none", "--log-dirs", tmp_path).exit_code == 0
+    done = run("verify", "--progress", "none", "--log-dirs", place)
+    assert done.exit_code == 1
+    assert done.stdout.startswith(f"NOT CHECKED {place}: not the log dir of a broker: ")
+    assert "and there is no log in it. Remedy: check the path" in done.stdout
+    beside = run("verify", "--progress", "none", "--log-dirs", f"{place},{sample.log_dirs[1]}")
+    assert (beside.exit_code, "DAMAGED" in beside.stdout) == (4, False)
+    folder = next(path / "plain-0" for path in sample.log_dirs if (path / "plain-0").exists())
+    shutil.copytree(folder, tmp_path / "copy" / "plain-0")
+    copied = run("verify", "--progress", "none", "--log-dirs", tmp_path / "copy")
+    assert copied.exit_code == 2
+    assert "1 damaged" in copied.stdout  # meta.properties alone
 
 
 def test_each_command_that_reads_a_configuration_takes_properties_beside_it() -> None:

@@ -291,11 +291,11 @@ class TestHoles:
         assert len(Folded(files, settings=PLAIN, folder="t-0.aa-future").outcome.holes) == 1
 
     def test_what_is_there_twice_is_warned_of(self) -> None:
-        files = partition({0: segment(0), 10: segment(10), 14: segment(10)})
+        files = partition({0: segment(0), 10: segment(10), 14: segment(14, 6)})
         made = Folded(files, settings=PLAIN)
         assert made.outcome.holes == ()
         (warning,) = made.outcome.warnings
-        assert warning.startswith(f"{name(14)} begins at offset 10, but {name(10)} goes on to 19: ")
+        assert warning.startswith(f"{name(14)} begins at offset 14, but {name(10)} goes on to 19: ")
         assert Folded(partition({0: segment(0), 10: segment(10)}), settings=PLAIN).outcome.warnings == ()
 
     def test_a_damaged_base_offset_is_no_hole(self) -> None:
