@@ -38,8 +38,6 @@ TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """If set, the line about an error in the tool itself is followed by the traceback."""
 
 _COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive, warm, completion)
-
-
 _NAMES = {"FILE", "DIR", "JSON", "NAME", "URL"}
 """Values, by their names in the help, that are names of something."""
 

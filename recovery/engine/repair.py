@@ -132,24 +132,20 @@ def repairs_of(inventory: LogDirInventory) -> tuple[list[Move], list[str]]:
     return [*moves_by_path.values()], left
 
 
-def _left(problems: Iterable[Problem], *, folder: str = "") -> list[str]:
+def _left(problems: Collection[Problem], *, folder: str = "") -> list[str]:
     """Return why nothing is moved away for *problems*, of which a repair solves some; nothing if it solves none."""
-    files, others = (
-        ", ".join(
-            dict.fromkeys(
-                os.path.join(folder, problem.file)
-                for problem in problems
-                if (problem.repair is None) == is_other
-            )
-        )
-        for is_other in (False, True)
-    )
-    if not files:
+    solved = [problem for problem in problems if problem.repair is not None]
+    others = [problem for problem in problems if problem.repair is None]
+    if not solved:
         return []
     return [
-        f"--repair leaves {files}, as it cannot solve the other problems, of {others}. Remedy: solve those, then start "
-        "it again"
+        f"--repair leaves {_names(solved, folder)}, as it cannot solve the other problems, of "
+        f"{_names(others, folder)}. Remedy: solve those, then start it again"
     ]
+
+
+def _names(problems: Iterable[Problem], folder: str) -> str:
+    return ", ".join(dict.fromkeys(os.path.join(folder, problem.file) for problem in problems))
 
 
 def _problems_of(task: PartitionTask, path: str) -> tuple[Problem, ...]:

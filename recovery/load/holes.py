@@ -5,7 +5,7 @@ A broker notices none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -32,9 +32,7 @@ def look_for_holes(
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
     if is_compacted:
         return (), ()
-    # Of `40.log` a broker makes an empty segment with the right name: nothing has been there.
-    made = {right for right in misnamed_logs(task.files).values() if right not in task.files}
-    there = (one for one in segments if not (_is_empty(one) and one.log in made))
+    there = (one for one in segments if not _is_made_of_misnamed(one, task.files))
     all_holes = find_holes(there, task.log_start_offset, batches_of)
     holes = tuple(islice((left for hole in all_holes for left in _without(hole, cuts)), _MOST_HOLES))
     more = (
@@ -127,8 +125,14 @@ def _start_of(segment: Segment) -> int:
     return segment.base_offset if segment.first_offset is None else segment.first_offset
 
 
-def _is_empty(segment: Segment) -> bool:
-    return segment.scan is not None and not segment.scan.batch_count
+def _is_made_of_misnamed(segment: Segment, files: Collection[str]) -> bool:
+    """Return whether *segment* is the empty one that a broker makes of `40.log`: nothing has been there.
+
+    Args:
+        files: what was in the folder.
+    """
+    is_empty = segment.scan is not None and not segment.scan.batch_count
+    return is_empty and segment.log not in files and segment.log in misnamed_logs(files).values()
 
 
 def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:
