@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from recovery.watch.open import ObserverOptions
 
 _SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
+_SECONDS_OF_TODAY = range(10**9, 10**10)  # of 2001 to 2286; as milliseconds, of January to April 1970
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -331,7 +332,10 @@ def seconds(text: str) -> int:
 
 def milliseconds(text: str) -> int:
     """Return *text* as a time, ms since 1970."""
-    return _integer(text, 0, LONG_MAX)
+    value = _integer(text, 0, LONG_MAX)
+    if value in _SECONDS_OF_TODAY:
+        raise argparse.ArgumentTypeError(f"{text}: a day of 1970; are seconds meant? Then give {value}000")
+    return value
 
 
 def byte_rate(text: str) -> int:

@@ -11,6 +11,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.cordons import java_path
@@ -24,11 +25,14 @@ from recovery.describe.report import (
     ReplicaDescription,
 )
 from recovery.errors import AS_BROKERS_USER, error_text
+from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT, read_checkpoint
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, BrokerDirs, cordons_in, is_foreign
 from recovery.logdir.identity import identify
-from recovery.logdir.listing import mount_problems
+from recovery.logdir.listing import mount_problems, no_folder
 from recovery.logdir.lock import is_locked_by_broker
 from recovery.logdir.metadata_files import look_for_metadata
+from recovery.logdir.user import broker_user
+from recovery.problem import Problem
 from recovery.read.file_system import absolute, is_folder, is_there
 from segfmt.java_text import LONG_MAX
 
@@ -138,10 +142,16 @@ def _offline_cause(path: str) -> str | None:
             return f"{'not a folder' if is_there(path) else 'no such folder'}. {CHECK_MOUNT}"
         if is_foreign(path):
             return f"{NOT_A_LOG_DIR}. {CHECK_MOUNT}"
-        problems = [*mount_problems(path), *identify([path]).problems.get(path, ())]
+        problems = [*mount_problems(path), *identify([path]).problems.get(path, ()), *_of_checkpoints(path)]
     except OSError as error:
         return _words(error, path)
     return str(problems[0]).removeprefix(f"{path}: ") if problems else None
+
+
+def _of_checkpoints(path: str) -> Iterator[Problem]:
+    user = broker_user(path)
+    for name in WITHOUT_CHECKPOINT:
+        yield from read_checkpoint(path, name, user).problems
 
 
 def _let_go(dirs: BrokerDirs) -> list[str]:
@@ -187,11 +197,14 @@ def _list(paths: Iterable[str], offline: dict[str, str]) -> dict[str, FoundRepli
 
 
 def _misplaced(found: Mapping[str, FoundReplicas], *, has_offline: bool) -> Iterator[str]:
-    """Yield what is wrong with the folders in log dirs: foreign ones, copies, future replicas without a current one."""
+    """Yield what is wrong with the folders in log dirs: foreign ones, links to none, copies, future replicas alone."""
     current: dict[tuple[str, int], list[str]] = {}
     for path, in_dir in found.items():
         for name in in_dir.foreign:
             yield f"{os.path.join(path, name)}: not the folder of a log: brokers do not start. Remedy: move it away"
+        for name in in_dir.without_folder:
+            place = os.path.join(path, name)
+            yield str(replace(no_folder(name, place), file=place))
         for replica in in_dir.replicas:
             places = current.setdefault((replica.folder.topic, replica.folder.partition), [])
             if not replica.is_future:

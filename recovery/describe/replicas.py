@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recovery.load.model import BatchSpan, LogSettings, Original
-from recovery.logdir.listing import is_of_type
+from recovery.logdir.listing import is_log_name, is_of_type
 from recovery.read.file_system import OddFileError, naming, open_file, read_at
 from recovery.read.partition_files import PartitionFiles
 from segfmt.byte_layout import RECORD_BATCH_OVERHEAD_BYTES
@@ -65,10 +65,16 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundReplicas:
-    """What lies in a log dir: its replicas, and the folders with which no broker would start."""
+    """What lies in a log dir.
+
+    Attributes:
+        foreign: names of folders with which no broker starts.
+        without_folder: names of logs that no folder has, but a link that leads to none, or a file.
+    """
 
     replicas: tuple[Replica, ...]
     foreign: tuple[str, ...]
+    without_folder: tuple[str, ...]
 
 
 class LogEnd(NamedTuple):
@@ -92,10 +98,10 @@ def list_replicas(log_dir: str) -> FoundReplicas:
     Kafka: LogManager.loadLogs, LogManager.allLogs.
     """
     with os.scandir(log_dir) as entries:
-        names = sorted(entry.name for entry in entries if is_of_type(entry, os.DirEntry.is_dir))
+        is_folder = {entry.name: is_of_type(entry, os.DirEntry.is_dir) for entry in entries}
     replicas: list[Replica] = []
     foreign: list[str] = []
-    for name in names:
+    for name in sorted(name for name in is_folder if is_folder[name]):
         try:
             folder = read_log_folder_name(name)
         except FileNameError:
@@ -104,7 +110,11 @@ def list_replicas(log_dir: str) -> FoundReplicas:
         if folder is not None and folder.state in _LISTED_STATES:
             with suppress(FileNotFoundError):  # renamed or deleted since
                 replicas.append(_look_at(os.path.join(log_dir, name), folder))
-    return FoundReplicas(replicas=tuple(replicas), foreign=tuple(foreign))
+    return FoundReplicas(
+        replicas=tuple(replicas),
+        foreign=tuple(foreign),
+        without_folder=tuple(sorted(name for name in is_folder if not is_folder[name] and is_log_name(name))),
+    )
 
 
 def _look_at(path: str, folder: PartitionFolder) -> Replica:

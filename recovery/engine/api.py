@@ -103,7 +103,8 @@ def broker_facts(
     required = {metadata_log_dir} if is_place_configured and topic_configs is None else set()
     searched = (log_dir for log_dir in metadata_first if log_dir in required or log_dir not in offline)
     topics_here = topics_in(dirs.log_dirs)
-    metadata = _metadata(searched, topic_configs, topics_here=topics_here, remarks=remarks)
+    place = "the log dirs that can be read" if offline else "the log dirs"
+    metadata = _metadata(searched, topic_configs, place=place, topics_here=topics_here, remarks=remarks)
     release = starting_release(options.release, metadata, identity.node_id)
     remarks += _warnings(*filter(None, [release.warning]))
     is_complete = options.is_config_complete
@@ -241,12 +242,12 @@ def _refuse_missing_metadata_dir(broker: BrokerConfig) -> None:
         )
 
 
-def _missing_metadata(topics: list[str]) -> Remark:
-    """Return what is assumed of *topics*, or of all topics if there are none, without a metadata log."""
+def _missing_metadata(topics: list[str], place: str) -> Remark:
+    """Return what is assumed of *topics*, or of all topics if there are none, without a metadata log in *place*."""
     named = ", ".join(topics[:_MOST_NAMED])
     and_more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
     return Remark(
-        text=f"no __cluster_metadata-0 in the log dirs: {f'topics {named}{and_more}' if topics else 'topics'} get the "
+        text=f"no {CLUSTER_METADATA_FOLDER} in {place}: {f'topics {named}{and_more}' if topics else 'topics'} get the "
         "broker's default settings. If some have their own index.interval.bytes or segment.index.bytes, "
         f"give them with {TOPIC_CONFIG_OPTION}",
         level="warning",
@@ -257,20 +258,21 @@ def _metadata(
     dirs: Iterable[str],
     topic_configs: Mapping[str, Mapping[str, str]] | None,
     *,
+    place: str,
     topics_here: frozenset[str],
     remarks: list[Remark],
 ) -> ClusterMetadata | None:
-    """Return what the metadata log says, None if there is none, or none that can be read.
+    """Return what the metadata log in *place*, which is *dirs*, says, None if there is none, or none that can be read.
 
     Raises:
         UsageError: it cannot be read, and no *topic_configs* are given in its place.
     """
     remedy = f"give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
 
-    def unreadable(place: str, why: str) -> None:
+    def unreadable(what: str, why: str) -> None:
         if topic_configs is None:
-            raise UsageError(f"{place}: {why}")
-        text = f"{place}; settings come from {TOPIC_CONFIG_OPTION} alone"
+            raise UsageError(f"{what}: {why}")
+        text = f"{what}; settings come from {TOPIC_CONFIG_OPTION} alone"
         remarks.append(Remark(text=text, level="warning"))
 
     try:
@@ -284,7 +286,7 @@ def _metadata(
     if folder is None:
         without_config = sorted(topics_here - set(topic_configs or {}) - {CLUSTER_METADATA_TOPIC})
         if without_config or not topic_configs:
-            remarks.append(_missing_metadata(without_config if topic_configs else []))
+            remarks.append(_missing_metadata(without_config if topic_configs else [], place))
         return None
     try:
         metadata = load_cluster_metadata(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from recovery.errors import UsageError
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.options import LogDirOptions, refuse_wrong_choice
 from recovery.watch.events import Handoff
@@ -51,6 +52,11 @@ class RecoverOptions(LogDirOptions):
         """Raise UsageError if a choice is none of those there are, or a number is out of range."""
         refuse_wrong_choice("--handoff", self.handoff, get_args(Handoff))
         refuse_wrong_choice("--processes", self.processes, get_args(Processes))
+        if self.processes == "always" and self.max_bytes_per_second is not None:
+            raise UsageError(
+                "--processes always: with --max-bytes-per-second there is one process, which keeps the limit. Remedy: "
+                "leave out one of the two"
+            )
         LogDirOptions.refuse_wrong_values(self)  # `super()` does not find a class that slots have made anew
 
     def of_a_log_dir(self) -> RecoverOptions:

@@ -50,10 +50,14 @@ class SeenPartitions:
             UsageError: in any case.
         """
         match = _PARTITION.fullmatch(name)
-        if match is not None and match[1] in self._ranges:
+        flag = option.partition(" ")[0]
+        if flag.startswith("--") and "," in name:
+            each = (f"{flag} {part.strip()}" for part in name.split(",") if part.strip())
+            existing = f"several are given as {' '.join(each)}"
+        elif match is not None and match[1] in self._ranges:
             lowest, highest = self._ranges[match[1]]
             existing = f"topic {match[1]} has partitions from {lowest} to {highest}"
-            if option.startswith("--topic ") and lowest <= int(match[2]) <= highest:
+            if flag == "--topic" and lowest <= int(match[2]) <= highest:
                 existing += f"; is --partition {name} meant?"
         else:
             existing = self._near(name if match is None else match[1])

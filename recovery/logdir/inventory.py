@@ -8,17 +8,23 @@ Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings, PartitionTask, TopicPartition
 from recovery.load.release import Release
+from recovery.logdir.checkpoints import (
+    CHECKPOINT_FROM_BACKUP,
+    WITHOUT_CHECKPOINT,
+    Checkpoint,
+    Offsets,
+    read_checkpoint,
+)
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.listing import (
     FolderContents,
-    access_problem,
     fits_checkpoint,
     folder_problem,
     foreign_folder,
@@ -29,15 +35,13 @@ from recovery.logdir.listing import (
     no_folder,
     other_kind,
     owner_problems,
-    unreadable,
     unwritable_folder,
 )
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
 from recovery.logdir.user import broker_user, may_give_away
 from recovery.problem import Problem, Repair
-from recovery.read.file_system import is_link, is_read_only, is_there, read_small
-from segfmt.checkpoint import read_offset_checkpoint
-from segfmt.errors import FileNameError, MalformedCheckpointError
+from recovery.read.file_system import is_link, is_read_only, is_there
+from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
@@ -50,16 +54,6 @@ from segfmt.filenames import (
     PartitionFolder,
     read_folder_name,
 )
-
-_WITHOUT_CHECKPOINT = {
-    RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
-    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from it come back",
-    REPLICATION_OFFSET_CHECKPOINT: "high watermarks then begin at the log start, and rise with the replicas",
-    CLEANER_OFFSET_CHECKPOINT: "the cleaner then begins at the start of each log",
-}
-_FROM_BACKUP = "put a copy from a backup in its place first, if there is one"
-
-Offsets = Mapping[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +195,7 @@ class _Listing:
         self._notes: list[Problem] = []
         self._refused: list[RefusedFolder] = []
         self._passed_over: list[str] = []
-        self._read: set[str] = set()
-        self._empty: set[str] = set()
-        self._absent: set[str] = set()
+        self._checkpoint_states: dict[str, str] = {}
 
     def _folder_names(self) -> list[str]:
         """Return the names of all folders; what only has the name of a log's is refused, or noted."""
@@ -400,7 +392,7 @@ class _Listing:
             topic,
             contents.files,
             log_start_offset,
-            has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read,
+            has_checkpoint=self._checkpoint_states[LOG_START_OFFSET_CHECKPOINT] in ("read", "empty"),
             settings=settings,
             metadata=self._remote_metadata,
         )
@@ -414,76 +406,34 @@ class _Listing:
         if note is not None:
             self._notes.append(note)
 
-    def _checkpoint(self, name: str, target: list[Problem] | None = None) -> dict[tuple[str, int], int]:
-        """Return the lines of a checkpoint; problems with it are added to *target*, or to the dir's problems.
-
-        Kafka: CheckpointFileWithFailureHandler.read.
-        """
-        problems = self._problems if target is None else target
-        path = os.path.join(self._log_dir, name)
-        if name in self._without or not is_there(path):
-            self._absent.add(name)
-            return {}
-        repair = Repair(names=(name,))
-        remedy = f"move the file away: {_WITHOUT_CHECKPOINT[name]}"
-        kind = other_kind(path)
-        if kind is not None:
-            detail = f"a {kind} where a checkpoint must be (IOException takes the log dir offline)"
-            problems.append(Problem(file=name, rule="file-type", detail=detail, remedy=remedy, repair=repair))
-            return {}
-        status = os.stat(path)
-        if lacking := self._user.lacks(status, "r"):
-            problems.append(access_problem(name, path, status, lacking, self._user))
-        try:
-            data = read_small(path)
-        except PermissionError as error:
-            if not lacking:
-                problems.append(unreadable(name, error))
-            return {}
-        try:
-            offsets = read_offset_checkpoint(data)
-        except MalformedCheckpointError as error:
-            position = error.position or None
-            if error.takes_dir_offline:
-                detail = f"{error} ({error.kafka} takes the log dir offline)"
-                problems.append(
-                    Problem(
-                        file=name,
-                        position=position,
-                        rule="checkpoint",
-                        detail=detail,
-                        remedy=remedy,
-                        repair=repair,
-                    )
-                )
-            else:
-                without = _WITHOUT_CHECKPOINT[name]
-                detail = (
-                    f"{error}: none of its lines counts (a broker logs {error.kafka} as a warning); {without}"
-                )
-                self._notes.append(
-                    Problem(
-                        file=name, position=position, rule="checkpoint", detail=detail, remedy=_FROM_BACKUP
-                    )
-                )
-            return {}
-        self._read.add(name)
-        if not data:
-            self._empty.add(name)
-        return offsets
+    def _checkpoint(self, name: str, target: list[Problem] | None = None) -> Offsets:
+        """Return the lines of a checkpoint; problems with it are added to *target*, or to the dir's problems."""
+        found = (
+            Checkpoint(state="absent")
+            if name in self._without
+            else read_checkpoint(self._log_dir, name, self._user)
+        )
+        (self._problems if target is None else target).extend(found.problems)
+        self._notes += found.notes
+        self._checkpoint_states[name] = found.state
+        return found.offsets
 
     def _note_empty_checkpoints(self, tasks: Collection[PartitionTask]) -> None:
         """Note checkpoints that are missing, or empty although the logs are not new.
 
         Kafka: CheckpointFile.<init> creates them, empty, when a broker starts.
         """
-        pair = {RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT}
-        empty, absent = pair & self._empty, pair & self._absent - self._without
-        is_old = pair & self._read != empty or any(
+        pair = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+        states = {name: self._checkpoint_states[name] for name in pair}
+        absent = {name for name in pair if states[name] == "absent"} - self._without
+        empty = {name for name in pair if states[name] == "empty"}
+        is_old = "read" in states.values() or any(
             task.had_clean_shutdown or has_deleted_segments(task.files) for task in tasks
         )
         for name in sorted(empty | absent) if tasks else ():
             if name in absent or is_old:
                 why = "missing" if name in absent else "empty, as a loss of power may leave it"
-                detail = f"{why}, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
-                self._notes.append(Problem(file=name, rule="checkpoint", detail=detail, remedy=_FROM_BACKUP))
+                detail = f"{why}, and the logs are not new: {WITHOUT_CHECKPOINT[name]}"
+                self._notes.append(
+                    Problem(file=name, rule="checkpoint", detail=detail, remedy=CHECKPOINT_FROM_BACKUP)
+                )

@@ -313,10 +313,30 @@ def test_a_property_wins_over_the_configuration(tmp_path: Path) -> None:
         assert run(*command, "-c", sample.config, *mended).exit_code == 0
 
 
+def test_a_clock_in_seconds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["recover", "--log-dirs", "x", "--now", "1764201600"])
+    assert "are seconds meant? Then give 1764201600000" in capsys.readouterr().err
+
+
+def test_processes_and_a_limit_on_bytes_are_refused_together(tmp_path: Path) -> None:
+    both = ("--processes", "always", "--max-bytes-per-second", "1M")
+    assert_one_line(run("recover", "-n", "--log-dirs", tmp_path, *both), "Remedy: leave out one of the two")
+
+
 def test_a_partition_that_is_given_as_a_topic_is_told_of(sample: Sample) -> None:
     done = run("recover", "-n", "-c", sample.config, "--topic", "plain-0")
     assert done.exit_code == 1
     assert "is --partition plain-0 meant?" in done.stderr
+
+
+def test_a_metadata_log_in_an_offline_dir_is_not_called_missing(sample: Sample) -> None:
+    (sample.log_dirs[0] / ".lock").unlink(missing_ok=True)
+    (sample.log_dirs[0] / ".lock").mkdir()
+    log_dirs = ",".join(map(str, sample.log_dirs))
+    done = run("recover", "-n", "--log-dirs", log_dirs, "--topic-config", "{}")
+    assert f"OFFLINE {sample.log_dirs[0]}: " in done.stdout
+    assert "no __cluster_metadata-0 in the log dirs that can be read: topics get" in done.stdout
 
 
 def test_a_metadata_log_dir_that_cannot_be_locked_makes_the_run_unsafe(tmp_path: Path) -> None:

@@ -12,7 +12,15 @@ import pytest
 
 import recovery
 from recovery.describe import log_dirs as described
-from recovery.describe.report import UNKNOWN_LAG, LogDirDescription, LogDirsReport, ReplicaDescription
+from recovery.describe.report import (
+    STORAGE_ERROR,
+    UNKNOWN_LAG,
+    LogDirDescription,
+    LogDirsReport,
+    ReplicaDescription,
+)
+from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT
+from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from tests.logs.samples import Sample, unpack
 from tests.recovery.logdir.test_lock import other_process
 
@@ -124,6 +132,29 @@ def test_a_partition_in_two_dirs_is_told(sample: Sample) -> None:
     (told,) = (text for text in describe(sample).warnings if text.startswith(f"{folder.name}: in "))
     assert f"{sample.log_dirs[0]} and {sample.log_dirs[1]}" in told
     assert "Remedy: find out which copy" in told
+
+
+def test_a_link_where_the_folder_of_a_log_should_be_is_told(sample: Sample) -> None:
+    link = sample.log_dirs[1] / "not-mounted-0"
+    link.symlink_to(sample.log_dirs[1] / "nowhere")
+    (told,) = (text for text in describe(sample).warnings if text.startswith(str(link)))
+    assert "goes offline with the log dir when it makes this log" in told
+    assert "Remedy: mount the file system that it leads to" in told
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_CHECKPOINT))
+def test_a_checkpoint_that_takes_the_log_dir_offline_does(sample: Sample, name: str) -> None:
+    (sample.log_dirs[0] / name).write_text("1\n0\n")
+    first, second = describe(sample).log_dirs
+    assert (first.error, second.error) == (STORAGE_ERROR, None)
+    assert first.cause is not None
+    assert first.cause.startswith(f"{name}: ")
+    assert "Remedy: move the file away" in first.cause
+
+
+def test_a_checkpoint_whose_lines_a_broker_ignores_leaves_the_log_dir_online(sample: Sample) -> None:
+    (sample.log_dirs[0] / RECOVERY_POINT_CHECKPOINT).write_text("0\n1\ntopic zero 0\n")
+    assert describe(sample).exit_code == 0
 
 
 class TestSpelling:

@@ -93,7 +93,7 @@ class TestNames:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
         (log_dir / RECOVERY_POINTS).write_text("0\n0\n")
-        monkeypatch.setattr("recovery.logdir.inventory.read_small", denied)
+        monkeypatch.setattr("recovery.logdir.checkpoints.read_small", denied)
         (problem,) = inventory(log_dir).problems
         assert (problem.file, problem.rule) == (RECOVERY_POINTS, "access")
         assert problem.remedy == "run recover as the broker's user, or as root with all its capabilities"

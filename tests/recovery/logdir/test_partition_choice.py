@@ -50,6 +50,17 @@ class TestWhatIsSaid:
         ):
             after_all(PartitionChoice(["ORDERS"])).refuse_missing("/data")
 
+    @pytest.mark.parametrize(
+        ("choice", "said"),
+        [
+            (PartitionChoice(["orders,order-items"]), "--topic orders --topic order-items"),
+            (PartitionChoice(partitions=["orders-1, orders-2"]), "--partition orders-1 --partition orders-2"),
+        ],
+    )
+    def test_names_with_commas_between_them(self, choice: PartitionChoice, said: str) -> None:
+        with pytest.raises(UsageError, match=rf"; several are given as {said}$"):
+            after_all(choice).refuse_missing("/data")
+
     @pytest.mark.parametrize(("topics", "partitions"), [([""], []), ([], [""])])
     def test_no_name(self, topics: list[str], partitions: list[str]) -> None:
         with pytest.raises(UsageError, match=r"the name is empty|without a name"):

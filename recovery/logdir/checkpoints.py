@@ -1,0 +1,107 @@
+"""The checkpoints of offsets in a log dir: their lines, and what a broker does if it cannot read one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from recovery.logdir.listing import access_problem, other_kind, unreadable
+from recovery.logdir.user import BrokerUser
+from recovery.problem import Problem, Repair
+from recovery.read.file_system import is_there, read_small
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.errors import MalformedCheckpointError
+from segfmt.filenames import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+
+WITHOUT_CHECKPOINT = {
+    RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
+    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from it come back",
+    REPLICATION_OFFSET_CHECKPOINT: "high watermarks then begin at the log start, and rise with the replicas",
+    CLEANER_OFFSET_CHECKPOINT: "the cleaner then begins at the start of each log",
+}
+"""The checkpoints of a log dir, each with what a broker does without it."""
+
+CHECKPOINT_FROM_BACKUP = "put a copy from a backup in its place first, if there is one"
+"""The remedy where a broker starts without the lines of a checkpoint."""
+
+Offsets = Mapping[tuple[str, int], int]
+"""A checkpoint's lines: an offset for each topic and partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """One checkpoint, as found.
+
+    Attributes:
+        state: `unusable` if none of its lines counts.
+        problems: why a broker takes the log dir offline, or this user cannot tell.
+        notes: why none of its lines counts, though the log dir stays online.
+    """
+
+    state: Literal["read", "empty", "absent", "unusable"]
+    offsets: Offsets = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+
+def read_checkpoint(log_dir: str, name: str, user: BrokerUser) -> Checkpoint:
+    """Return the checkpoint *name* in *log_dir*, of the broker that runs as *user*.
+
+    Raises:
+        OSError: it cannot be looked at, or read.
+
+    Kafka: CheckpointFileWithFailureHandler.read.
+    """
+    path = os.path.join(log_dir, name)
+    if not is_there(path):
+        return Checkpoint(state="absent")
+    if (kind := other_kind(path)) is not None:
+        detail = f"a {kind} where a checkpoint must be (IOException takes the log dir offline)"
+        return Checkpoint(state="unusable", problems=(_to_be_moved(name, "file-type", detail),))
+    status = os.stat(path)
+    lacking = user.lacks(status, "r")
+    problems = (access_problem(name, path, status, lacking, user),) if lacking else ()
+    try:
+        data = read_small(path)
+    except PermissionError as error:
+        return Checkpoint(state="unusable", problems=problems or (unreadable(name, error),))
+    try:
+        offsets = read_offset_checkpoint(data)
+    except MalformedCheckpointError as error:
+        if error.takes_dir_offline:
+            detail = f"{error} ({error.kafka} takes the log dir offline)"
+            malformed = _to_be_moved(name, "checkpoint", detail, error.position or None)
+            return Checkpoint(state="unusable", problems=(*problems, malformed))
+        return Checkpoint(state="unusable", problems=problems, notes=(_ignored(name, error),))
+    return Checkpoint(state="read" if data else "empty", offsets=offsets, problems=problems)
+
+
+def _to_be_moved(
+    name: str, rule: Literal["file-type", "checkpoint"], detail: str, position: int | None = None
+) -> Problem:
+    return Problem(
+        file=name,
+        position=position,
+        rule=rule,
+        detail=detail,
+        remedy=f"move the file away: {WITHOUT_CHECKPOINT[name]}",
+        repair=Repair(names=(name,)),
+    )
+
+
+def _ignored(name: str, error: MalformedCheckpointError) -> Problem:
+    return Problem(
+        file=name,
+        position=error.position or None,
+        rule="checkpoint",
+        detail=f"{error}: none of its lines counts (a broker logs {error.kafka} as a warning); "
+        f"{WITHOUT_CHECKPOINT[name]}",
+        remedy=CHECKPOINT_FROM_BACKUP,
+    )
