@@ -7,6 +7,7 @@ where (file, position), by which rule, and what to do.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from typing import ClassVar
@@ -143,6 +144,9 @@ class InterruptedRecoveryError(RecoveryError):
         """129 after SIGHUP, 130 after SIGINT, 143 after SIGTERM."""
         return 128 + self.signal_number
 
+
+FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Of an I/O error that ends once there is room."""
 
 AS_BROKERS_USER = "run this as the broker's user, or as root"
 """What helps where permission is denied."""

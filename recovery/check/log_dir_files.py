@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import stat
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from recovery.check.finding import Finding, Rule, unreadable
-from recovery.logdir.listing import other_kind
+from recovery.logdir.listing import is_log_name, no_folder, other_kind
 from recovery.read.file_system import is_folder, is_link, open_file
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.clean_shutdown import read_clean_shutdown
@@ -120,7 +119,7 @@ def _list_folders(files: LogDirFiles) -> None:
     for entry in sorted(os.scandir(files.log_dir), key=lambda entry: entry.name):
         try:
             if not is_folder(entry.path):
-                _judge_link(files, entry)
+                _judge_other(files, entry)
                 continue
         except OSError as error:
             files.findings.append(unreadable(entry.name, error))
@@ -141,14 +140,11 @@ def _list_folders(files: LogDirFiles) -> None:
             files.folders.append(folder)
 
 
-def _judge_link(files: LogDirFiles, entry: os.DirEntry[str]) -> None:
-    """Find a link with the name of a log that leads to no folder: a broker trips over it when it makes the log."""
-    if not entry.is_symlink():
-        return
-    with contextlib.suppress(FileNameError):
-        read_folder_name(entry.name)
-        detail = f"a {other_kind(entry.path) or 'link to a file'} where a partition's folder is needed"
-        _add(files, entry.name, "file-type", f"{detail}: the log dir goes offline when the log is made")
+def _judge_other(files: LogDirFiles, entry: os.DirEntry[str]) -> None:
+    """Find what has the name of a log's folder and is none."""
+    if is_log_name(entry.name):
+        detail = no_folder(entry.name, entry.path).detail
+        _add(files, entry.name, "file-type", detail, is_note=not entry.is_symlink())
 
 
 def _judge_name(files: LogDirFiles, folder: PartitionFolder) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,7 +20,7 @@ from recovery.cli.arguments import (
     verbosity_of,
 )
 from recovery.cli.session import print_result, watched_signals
-from recovery.errors import InterruptedRecoveryError, RecoveryError, UnsafeError, error_text
+from recovery.errors import FULL_ERRNOS, InterruptedRecoveryError, RecoveryError, UnsafeError, error_text
 
 if TYPE_CHECKING:
     from recovery.logdir.dirs import BrokerDirs
@@ -119,7 +118,7 @@ def _told_how_far(dirs: BrokerDirs) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        mend = "make room" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "mend what was the cause"
+        mend = "make room" if error.errno in FULL_ERRNOS else "mend what was the cause"
         state, remedy = "Nothing was changed", f"{mend}, and start undo again"
         try:
             for log_dir in dirs.log_dirs:

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from recovery.archive.copy.earlier import KeptCopy
-from recovery.errors import AS_BROKERS_USER, error_text, reason_text
+from recovery.errors import AS_BROKERS_USER, FULL_ERRNOS, error_text, reason_text
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text
 
 REPORT_VERSION = 1
-_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _GONE = "Remedy: see that the log dir is still mounted, and that nobody works in it, and start again"
 
 EarlierCopy = Literal["same", "older", "unknown"]
@@ -197,7 +196,7 @@ class CopyReport:
         """
         lines = []
         if self.error is not None:
-            remedy = "make room there" if self.error.errno in _FULL_ERRNOS else "see to the output"
+            remedy = "make room there" if self.error.errno in FULL_ERRNOS else "see to the output"
             lines.append(
                 f"FAILED {error_text(self.error)}. Remedy: {remedy}, and start again: what is on disk there, "
                 "by its manifest, is not sent again"

@@ -340,6 +340,7 @@ class TestRules:
         os.symlink("nowhere", f"{other}.index")
         os.symlink("nowhere", damaged.log_dir / "gone-0")
         os.symlink("nowhere", damaged.log_dir / "gone")
+        (damaged.log_dir / "file-0").touch()
         os.mkfifo(damaged.log_dir / "cleaner-offset-checkpoint")
         os.symlink("nowhere", damaged.log_dir / "replication-offset-checkpoint")
         report = verified(sample, [damaged.log_dir])
@@ -349,8 +350,8 @@ class TestRules:
             "leader-epoch-checkpoint": "a folder where a file is needed",
             f"{other.name}.snapshot": "a pipe where a file is needed",
             f"{other.name}.index": "a dangling link where a file is needed",
-            "gone-0": "a dangling link where a partition's folder is needed: the log dir goes offline when the "
-            "log is made",
+            "gone-0": "a dangling link with the name of a log's folder: a broker passes it over, and goes offline "
+            "with the log dir when it makes this log (FileAlreadyExistsException)",
             "cleaner-offset-checkpoint": "a pipe where a file is needed",
             "replication-offset-checkpoint": "a dangling link where a file is needed",
         }
@@ -358,6 +359,7 @@ class TestRules:
             one.file: one.rule for file in report.files for one in file.findings if one.severity == "note"
         }
         assert notes[f"{other.name}.log.deleted"] == "leftover"
+        assert notes["file-0"] == "file-type"
 
     @pytest.mark.parametrize(
         ("name", "words"),
