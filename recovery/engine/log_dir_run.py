@@ -337,6 +337,7 @@ class LogDirRun:
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         # A clean dir of which a part was looked at, and found in order, is as clean as before
         is_in_order = is_complete or (is_all_done and had_marker)
+        in_quarantine = self._context.space.quarantine_room(log_dir)
         is_untouched = not is_changed and plan.is_empty and is_in_order and not self._job.repairs
         return self._report(
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
@@ -346,6 +347,8 @@ class LogDirRun:
             actions=tuple(f"write {name}" for name in written),
             needed_bytes=self._context.space.needed_bytes(log_dir),
             free_bytes=self._free_bytes,
+            quarantine_needed_bytes=in_quarantine.needed_bytes,
+            quarantine_free_bytes=in_quarantine.free_bytes,
             earlier_cuts=earlier_cuts,
         )
 

@@ -220,6 +220,8 @@ class LogDirReport:
         notes: other notes on the dir.
         needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
         free_bytes: what was free there when the run began.
+        quarantine_needed_bytes, quarantine_free_bytes: likewise on the file system of a quarantine that is on another
+            one; 0 needed if it is on the same.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
             partition.
         earlier_cuts: what earlier runs have cut, or found missing, and not reported.
@@ -241,6 +243,8 @@ class LogDirReport:
     notes: tuple[Note, ...] = ()
     needed_bytes: int = 0
     free_bytes: int = 0
+    quarantine_needed_bytes: int = 0
+    quarantine_free_bytes: int = 0
     earlier_cuts: tuple[EarlierCut, ...] = ()
 
     @property
@@ -265,6 +269,8 @@ class LogDirReport:
             "notes": [note.to_json() for note in self.all_notes],
             "neededBytes": self.needed_bytes,
             "freeBytes": self.free_bytes,
+            "quarantineNeededBytes": self.quarantine_needed_bytes,
+            "quarantineFreeBytes": self.quarantine_free_bytes,
             "earlierCuts": [cut.to_json() for cut in self.earlier_cuts],
             "partitions": [partition.to_json() for partition in self.partitions],
         }

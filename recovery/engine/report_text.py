@@ -335,9 +335,13 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
     for log_dir in report.log_dirs:
         if log_dir.status not in ("offline", "interrupted"):
             outcomes.setdefault(_outcome(log_dir), []).append(log_dir.log_dir)
-        if log_dir.needed_bytes > (0 if report.dry_run else log_dir.free_bytes):
-            needed, free = bytes_text(log_dir.needed_bytes), bytes_text(log_dir.free_bytes)
-            yield f"{log_dir.log_dir}: at most {needed} are needed there, and {free} are free"
+        for where, needed_bytes, free_bytes in (
+            ("there", log_dir.needed_bytes, log_dir.free_bytes),
+            ("in its quarantine", log_dir.quarantine_needed_bytes, log_dir.quarantine_free_bytes),
+        ):
+            if needed_bytes > (0 if report.dry_run else free_bytes):
+                needed, free = bytes_text(needed_bytes), bytes_text(free_bytes)
+                yield f"{log_dir.log_dir}: at most {needed} are needed {where}, and {free} are free"
     for outcome, log_dirs in outcomes.items():
         yield f"{', '.join(log_dirs)}: {outcome}"
 

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from recovery.load.model import RemovalKind
 from recovery.plan.actions import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
@@ -99,6 +100,13 @@ class _FileSystem:
     spent_bytes: int = 0  # in a dry run, which frees and fills nothing
 
 
+class QuarantineRoom(NamedTuple):
+    """What is needed at most in a quarantine on another file system, and was free there before; bytes."""
+
+    needed_bytes: int
+    free_bytes: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
     """Which file systems a partition and its quarantine are on."""
@@ -133,6 +141,7 @@ class SpaceLedger:
         self._changed = threading.Condition()
         self._systems: defaultdict[int, _FileSystem] = defaultdict(_FileSystem)
         self._needed: dict[str, int] = {}
+        self._in_quarantine: dict[str, QuarantineRoom] = {}
         self._layouts: dict[tuple[int, str], _Layout] = {}
         self._held: dict[
             str, list[tuple[int, int, int]]
@@ -168,6 +177,8 @@ class SpaceLedger:
                 if problems is not None:
                     if is_on_log_dirs:
                         self._needed[log_dir] = self._needed.get(log_dir, self._spare_bytes) + needs[0][2]
+                    for _, path, needed, _ in needs[1:]:
+                        self._note_quarantine(log_dir, path, needed)
                     return problems
                 if has_let_go:
                     self._check_stop()
@@ -175,6 +186,10 @@ class SpaceLedger:
             if not has_let_go:  # once is enough: a caller that waits reserves nothing else
                 before_waiting()
                 has_let_go = True
+
+    def _note_quarantine(self, log_dir: str, path: str, needed: int) -> None:
+        before = self._in_quarantine.get(log_dir) or QuarantineRoom(self._spare_bytes, free_bytes(path))
+        self._in_quarantine[log_dir] = QuarantineRoom(before.needed_bytes + needed, before.free_bytes)
 
     def _try_to_hold(
         self, partition: str, needs: list[tuple[int, str, int, int]]
@@ -230,6 +245,11 @@ class SpaceLedger:
         """Return how many bytes all plans so far, refused ones too, need at most on the file system of *log_dir*."""
         with self._changed:
             return self._needed.get(log_dir, 0)
+
+    def quarantine_room(self, log_dir: str) -> QuarantineRoom:
+        """Return the same for the quarantine of *log_dir*; nothing needed if it is on the same file system."""
+        with self._changed:
+            return self._in_quarantine.get(log_dir, QuarantineRoom(0, 0))
 
     def _needs(
         self, plan: PartitionPlan, partition: str, quarantine: str, file_count: int

@@ -396,6 +396,8 @@ def test_json() -> None:
         "notes": [],
         "neededBytes": 0,
         "freeBytes": 0,
+        "quarantineNeededBytes": 0,
+        "quarantineFreeBytes": 0,
         "earlierCuts": [],
     }
     assert second["partitions"] == []

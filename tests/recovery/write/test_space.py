@@ -261,6 +261,18 @@ def test_a_dry_run_says_what_is_needed_in_all(tmp_path: Path) -> None:
     assert "are needed there" not in recover(sample_of(log), [log.log_dir]).to_text()
 
 
+@needs(MOUNTS)
+def test_a_dry_run_says_what_is_needed_in_a_quarantine_elsewhere(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "d")
+    with tmpfs(tmp_path / "spare", size="64m") as spare:
+        report = recover(sample_of(log), [log.log_dir], dry_run=True, quarantine_dir=str(spare))
+    (log_dir,) = report.log_dirs
+    assert 0 < log_dir.quarantine_needed_bytes < log_dir.quarantine_free_bytes <= 64 << 20
+    needed, free = bytes_text(log_dir.quarantine_needed_bytes), bytes_text(log_dir.quarantine_free_bytes)
+    assert f"at most {needed} are needed in its quarantine, and {free} are free" in report.to_text()
+    assert recover(sample_of(log), [log.log_dir]).log_dirs[0].quarantine_needed_bytes == 0
+
+
 @pytest.mark.parametrize("thread_count", [1, 2, 4])
 def test_who_must_wait_for_its_own_group_is_not_forgotten(
     thread_count: int, ram_path: Path, monkeypatch
