@@ -25,14 +25,13 @@ from recovery.describe.report import (
     ReplicaDescription,
 )
 from recovery.errors import AS_BROKERS_USER, error_text
-from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT, read_checkpoint
+from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT, Checkpoint, read_checkpoint
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, BrokerDirs, cordons_in, is_foreign
 from recovery.logdir.identity import identify
 from recovery.logdir.listing import mount_problems, no_folder
 from recovery.logdir.lock import is_locked_by_broker
 from recovery.logdir.metadata_files import look_for_metadata
 from recovery.logdir.user import broker_user
-from recovery.problem import Problem
 from recovery.read.file_system import absolute, is_folder, is_there
 from segfmt.java_text import LONG_MAX
 
@@ -60,6 +59,7 @@ def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> L
         for problem in problems
         if path not in offline
     ]
+    warnings += [told for path in dirs.log_dirs if path not in offline for told in _unread(path)]
     found = _list(dirs.log_dirs, offline)
     warnings += _misplaced(found, has_offline=bool(offline))
     cordons = cordons_in(dirs, _metadata(dirs, warnings), identity.node_id)
@@ -142,16 +142,25 @@ def _offline_cause(path: str) -> str | None:
             return f"{'not a folder' if is_there(path) else 'no such folder'}. {CHECK_MOUNT}"
         if is_foreign(path):
             return f"{NOT_A_LOG_DIR}. {CHECK_MOUNT}"
-        problems = [*mount_problems(path), *identify([path]).problems.get(path, ()), *_of_checkpoints(path)]
+        problems = [*mount_problems(path), *identify([path]).problems.get(path, ())]
+        problems += [problem for found in _checkpoints(path) for problem in found.problems]
     except OSError as error:
         return _words(error, path)
     return str(problems[0]).removeprefix(f"{path}: ") if problems else None
 
 
-def _of_checkpoints(path: str) -> Iterator[Problem]:
+def _checkpoints(path: str) -> list[Checkpoint]:
     user = broker_user(path)
-    for name in WITHOUT_CHECKPOINT:
-        yield from read_checkpoint(path, name, user).problems
+    return [read_checkpoint(path, name, user) for name in WITHOUT_CHECKPOINT]
+
+
+def _unread(path: str) -> Iterator[str]:
+    """Yield which checkpoints of an online log dir this user may not read, though the broker may."""
+    with suppress(OSError):  # it goes offline
+        for found in _checkpoints(path):
+            if found.denial is not None:
+                told = error_text(found.denial)
+                yield f"{told}: whether the log dir goes offline for it is not known. Remedy: {AS_BROKERS_USER}"
 
 
 def _let_go(dirs: BrokerDirs) -> list[str]:

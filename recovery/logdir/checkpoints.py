@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from recovery.logdir.listing import access_problem, other_kind, unreadable
+from recovery.logdir.listing import access_problem, other_kind
 from recovery.logdir.user import BrokerUser
 from recovery.problem import Problem, Repair
 from recovery.read.file_system import is_there, read_small
@@ -41,13 +41,15 @@ class Checkpoint:
 
     Attributes:
         state: `unusable` if none of its lines counts.
-        problems: why a broker takes the log dir offline, or this user cannot tell.
+        problems: why a broker takes the log dir offline.
+        denial: why this process could not read it, though the broker's user may.
         notes: why none of its lines counts, though the log dir stays online.
     """
 
     state: Literal["read", "empty", "absent", "unusable"]
     offsets: Offsets = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    denial: PermissionError | None = None
     notes: tuple[Problem, ...] = ()
 
 
@@ -71,7 +73,7 @@ def read_checkpoint(log_dir: str, name: str, user: BrokerUser) -> Checkpoint:
     try:
         data = read_small(path)
     except PermissionError as error:
-        return Checkpoint(state="unusable", problems=problems or (unreadable(name, error),))
+        return Checkpoint(state="unusable", problems=problems, denial=None if lacking else error)
     try:
         offsets = read_offset_checkpoint(data)
     except MalformedCheckpointError as error:

@@ -35,6 +35,7 @@ from recovery.logdir.listing import (
     no_folder,
     other_kind,
     owner_problems,
+    unreadable,
     unwritable_folder,
 )
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
@@ -413,7 +414,10 @@ class _Listing:
             if name in self._without
             else read_checkpoint(self._log_dir, name, self._user)
         )
-        (self._problems if target is None else target).extend(found.problems)
+        problems = self._problems if target is None else target
+        problems += found.problems
+        if found.denial is not None:
+            problems.append(unreadable(name, found.denial))
         self._notes += found.notes
         self._checkpoint_states[name] = found.state
         return found.offsets

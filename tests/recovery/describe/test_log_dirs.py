@@ -157,6 +157,20 @@ def test_a_checkpoint_whose_lines_a_broker_ignores_leaves_the_log_dir_online(sam
     assert describe(sample).exit_code == 0
 
 
+def test_a_checkpoint_that_this_user_may_not_read_is_told_and_leaves_the_log_dir_online(
+    sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: str) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr("recovery.logdir.checkpoints.read_small", denied)
+    report = describe(sample)
+    assert report.exit_code == 0
+    path = sample.log_dirs[0] / RECOVERY_POINT_CHECKPOINT
+    told = f"{path}: Permission denied: whether the log dir goes offline for it is not known. Remedy: run this as"
+    assert any(text.startswith(told) for text in report.warnings)
+
+
 class TestSpelling:
     def test_a_log_dir_is_spelled_as_java_spells_it(self, sample: Sample) -> None:
         first, *others = map(str, sample.log_dirs)
