@@ -40,8 +40,17 @@ def pristine(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def crashed_dirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the log dirs d1 and d2 of a killed broker: ten logs of one to five segments of 2 MB."""
-    root = tmp_path_factory.mktemp("side-by-side") / "data"
-    generate(root, Shape(bytes_total=100 << 20, batch_bytes=170, partitions=10, segments=MOST_SEGMENTS))
+    return _killed(tmp_path_factory.mktemp("side-by-side") / "data", bytes_total=100 << 20)
+
+
+@pytest.fixture(scope="session")
+def slow_crashed_dirs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with segments of 10 MB: a broker takes seconds to recover them, in which it can be asked."""
+    return _killed(tmp_path_factory.mktemp("slow") / "data", bytes_total=500 << 20)
+
+
+def _killed(root: Path, *, bytes_total: int) -> Path:
+    generate(root, Shape(bytes_total=bytes_total, batch_bytes=170, partitions=10, segments=MOST_SEGMENTS))
     for number, folder in enumerate(sorted(root.glob("d?/bench-*"))):
         logs = sorted(folder.glob("*.log"))
         for log in logs[: number % len(logs)]:

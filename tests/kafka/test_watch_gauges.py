@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ METRICS = f"http://localhost:{EXPORTER_PORT}"
 JOLOKIA = f"http://localhost:{JOLOKIA_PORT}/jolokia"
 _ONE_THREAD = {"num.recovery.threads.per.data.dir": "1"}
 _WAIT_S = 120.0
+_ESTABLISHED = "01"  # in /proc/net/tcp
 _LOOK_MS = 10_000
 """How long ago the gauges may have been read that a line shows: a scrape takes a while beside a recovery."""
 
@@ -116,14 +118,14 @@ def was_so(shown: Shown, changes: Sequence[GaugeChange]) -> bool:
 
 
 def recovering_broker(
-    crashed_dirs: Path,
+    slow_crashed_dirs: Path,
     root: Path,
     version: str,
     agents: Callable[[Path], list[str]],
     ports: tuple[int, int] | None = None,
 ) -> Broker:
     """A broker that will recover a copy of the log dirs, with a thread for each."""
-    shutil.copytree(crashed_dirs, root)
+    shutil.copytree(slow_crashed_dirs, root)
     work_dir = root / "work"
     return Broker(
         [root / "d1", root / "d2"],
@@ -135,23 +137,44 @@ def recovering_broker(
     )
 
 
+@contextmanager
+def held_until_connected(broker: Broker, *ports: int) -> Iterator[None]:
+    """Hold the broker until each of the ports has been called: a watch that begins slowly misses a fast recovery."""
+    with broker.held():
+        yield
+        deadline_s = time.monotonic() + _WAIT_S
+        while not connected_ports(broker.pid).issuperset(ports):
+            assert time.monotonic() < deadline_s, connected_ports(broker.pid)
+            time.sleep(0.02)
+
+
+def connected_ports(pid: int) -> set[int]:
+    """The local ports of established connections in the network of a process; that nobody has accepted yet, too."""
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
+    ]
+    return {int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == _ESTABLISHED}
+
+
 @pytest.mark.parametrize(
     ("version", "rules", "exporter", "jolokia"),
     [("4.3.1", "usual", "1.0.1", "2.6.0"), ("4.4.0", "none", "0.20.0", "1.7.2")],
 )
 def test_what_is_shown_is_what_the_gauges_were(
-    crashed_dirs: Path, ram_path: Path, version: str, rules: str, exporter: str, jolokia: str
+    slow_crashed_dirs: Path, ram_path: Path, version: str, rules: str, exporter: str, jolokia: str
 ) -> None:
     def agents(work_dir: Path) -> list[str]:
-        return [jolokia_agent(jolokia), exporter_agent(work_dir / "rules.json", rules, exporter)]
+        return [exporter_agent(work_dir / "rules.json", rules, exporter), jolokia_agent(jolokia)]
 
-    with recovering_broker(crashed_dirs, ram_path / "broker", version, agents) as broker:
+    with recovering_broker(slow_crashed_dirs, ram_path / "broker", version, agents) as broker:
         broker.launch()
         broker.wait_for("Jolokia: Agent")
-        with (
-            Watch(METRICS, inside=broker.inside) as by_metrics,
-            Watch(JOLOKIA, inside=broker.inside) as by_jolokia,
-        ):
+        with ExitStack() as watches:
+            with held_until_connected(broker, EXPORTER_PORT, JOLOKIA_PORT):
+                by_metrics = watches.enter_context(Watch(METRICS, inside=broker.inside))
+                by_jolokia = watches.enter_context(Watch(JOLOKIA, inside=broker.inside))
             assert by_metrics.end() == 0
             assert by_jolokia.end() == 0
         broker.wait_for("Kafka Server started")
@@ -174,7 +197,7 @@ def test_what_is_shown_is_what_the_gauges_were(
     assert {shown.value for shown in by_jolokia.samples if shown.thread_num == 0} - {0}
 
 
-def test_a_broker_that_is_killed_and_started_again(crashed_dirs: Path, ram_path: Path) -> None:
+def test_a_broker_that_is_killed_and_started_again(slow_crashed_dirs: Path, ram_path: Path) -> None:
     jolokia_port, *ports = (free_port() for _ in range(3))
     source = f"http://localhost:{jolokia_port}/jolokia"
 
@@ -183,11 +206,13 @@ def test_a_broker_that_is_killed_and_started_again(crashed_dirs: Path, ram_path:
 
     # On free ports: a network of its own would end with the broker.
     with recovering_broker(
-        crashed_dirs, ram_path / "broker", "4.3.1", agents, ports=(ports[0], ports[1])
+        slow_crashed_dirs, ram_path / "broker", "4.3.1", agents, ports=(ports[0], ports[1])
     ) as broker:
         broker.launch()
-        broker.wait_for("Loading logs from log dirs")
-        with Watch(source) as watch:
+        broker.wait_for("Jolokia: Agent")
+        with ExitStack() as watches:
+            with held_until_connected(broker, jolokia_port):
+                watch = watches.enter_context(Watch(source))
             watch.until("LogDirStarted")
             broker.kill()
             assert source in watch.until("SourceLost")["text"]
