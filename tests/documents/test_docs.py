@@ -71,6 +71,7 @@ _OPTIONS_OF_OUR_TOOLS = {
     "tests.damage.archive_campaign": ("--brokers",),
     "benchmarks.tiering": ("--expired",),
     "kafka-configs": ("--bootstrap-controller", "--alter", "--entity-type", "--entity-name", "--add-config"),
+    "tests.busy": ("--times",),
     "tests.damage.rows": ("--filters",),
     "tests.brokers.watched_broker": ("--bytes", "--cpus"),
     "tests.damage.sequences": ("--folder", "--places"),
