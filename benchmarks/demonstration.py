@@ -66,17 +66,18 @@ def _worth_watching(folder: Path, size_bytes: int) -> bool:
     )
     logs = sorted(made.log_dirs[0].glob("*-*/*.log"))
     _flip(logs[len(logs) // 2])
-    log_dirs = ",".join(map(str, made.log_dirs))
+    config = folder / "server.properties"
+    config.write_text(f"log.dirs={','.join(map(str, made.log_dirs))}\n")
     print("What is damaged? This changes nothing.\n")
-    is_found = _run("verify", "--log-dirs", log_dirs) == 2
+    is_found = _run("verify", "-c", str(config)) == 2
     print(
         "\nWhat a broker would cut is cut, and kept; exit code 2 says so. It is slowed down, for you to watch.\n"
     )
-    is_cut = _run("recover", "--log-dirs", log_dirs, "--max-bytes-per-second", "400M") == 2
+    is_cut = _run("recover", "-c", str(config), "--max-bytes-per-second", "400M") == 2
     print("\nWhat was cut lies in quarantine.\n")
-    is_listed = _run("quarantine", "list", "--log-dirs", log_dirs) == 0
+    is_listed = _run("quarantine", "list", "-c", str(config)) == 0
     print("\nAnd back: as it was before.\n")
-    is_back = _run("undo", "--log-dirs", log_dirs, quiet=True) == 0
+    is_back = _run("undo", "-c", str(config), quiet=True) == 0
     return is_found and is_cut and is_listed and is_back
 
 

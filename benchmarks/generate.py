@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +42,15 @@ from native.crc32c import crc32c
 from segfmt.byte_layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
 from segfmt.compression import Codec
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from segfmt.java_hash_map import java_hash_map_order
+from segfmt.meta_properties import MetaProperties, encode_meta_properties
 from segfmt.offset_index import encode_offset_index, preallocated_bytes
 from segfmt.producer_snapshot import encode_producer_snapshot
 from segfmt.time_index import encode_time_index
@@ -337,6 +345,9 @@ def _wait_for_folders(log_dirs: Sequence[Path], count: int) -> None:
 def _create_folders(log_dirs: Sequence[Path], partitions: int) -> None:
     for log_dir in log_dirs:
         log_dir.mkdir()
+        meta = MetaProperties(cluster_id="AAAAAAAAAAAAAAAAAAAAAQ", node_id=1, directory_id=uuid4())
+        (log_dir / META_PROPERTIES).write_bytes(encode_meta_properties(meta))
+        (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint({}))
     for partition in range(partitions):
         folder = log_dirs[partition % len(log_dirs)] / f"{TOPIC}-{partition}"
         folder.mkdir(parents=True)
