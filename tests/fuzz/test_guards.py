@@ -131,7 +131,7 @@ def test_slow_and_hungry_cases_are_findings(monkeypatch: pytest.MonkeyPatch) -> 
         budget.run(b"")
         budget.run(b"x")
 
-    with pytest.raises(BudgetExceededError, match=r"(299|300|301) MB more"):
+    with pytest.raises(BudgetExceededError, match=r"(29|30|31)[0-9] MB more"):
         search(hungry)
     monkeypatch.setattr("tests.fuzz.budget.MOST_SECONDS", 0.01)
     with pytest.raises(BudgetExceededError, match="1 bytes took"):

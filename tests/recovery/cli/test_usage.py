@@ -330,7 +330,8 @@ def test_a_partition_that_is_given_as_a_topic_is_told_of(sample: Sample) -> None
     assert "is --partition plain-0 meant?" in done.stderr
 
 
-def test_a_metadata_log_in_an_offline_dir_is_not_called_missing(sample: Sample) -> None:
+def test_a_metadata_log_in_an_offline_dir_is_not_called_missing(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
     (sample.log_dirs[0] / ".lock").unlink(missing_ok=True)
     (sample.log_dirs[0] / ".lock").mkdir()
     log_dirs = ",".join(map(str, sample.log_dirs))
