@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from recovery.check.finding import Finding, Rule, unreadable
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.logdir.listing import is_log_name, no_folder, other_kind
 from recovery.read.file_system import is_folder, is_link, open_file
 from segfmt.checkpoint import read_offset_checkpoint
@@ -16,26 +17,15 @@ from segfmt.clean_shutdown import read_clean_shutdown
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
-    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_FOLDER,
     CLUSTER_METADATA_TOPIC,
-    LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
-    RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE_FOLDER,
-    REPLICATION_OFFSET_CHECKPOINT,
     FolderState,
     PartitionFolder,
     read_folder_name,
 )
 from segfmt.meta_properties import MetaProperties, read_meta_properties
-
-OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-)
 
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

@@ -23,7 +23,7 @@ from recovery.check.checked_log_dir import CheckedLogDir, find_contradictions, k
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import FileVerdict, Finding, findings_by_file, unreadable
 from recovery.check.folder_files import LocalFolder, read_folder
-from recovery.check.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
+from recovery.check.log_dir_files import LogDirFiles, read_log_dir
 from recovery.check.options import VerifyOptions
 from recovery.check.partition import PartitionCheck
 from recovery.check.report import VerifyReport
@@ -33,6 +33,7 @@ from recovery.check.segment import check_segment
 from recovery.check.segment_files import FolderSegmentFiles
 from recovery.check.task import Reading, SegmentResult, SegmentTask
 from recovery.errors import AS_BROKERS_USER, InterruptedRecoveryError, error_text
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, is_without_logs
 from recovery.logdir.lock import is_locked

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.cordons import java_path
@@ -25,7 +26,7 @@ from recovery.describe.report import (
     ReplicaDescription,
 )
 from recovery.errors import AS_BROKERS_USER, error_text
-from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT, Checkpoint, read_checkpoint
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS, read_checkpoint
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, BrokerDirs, cordons_in, is_foreign
 from recovery.logdir.identity import identify
 from recovery.logdir.listing import mount_problems, no_folder
@@ -50,7 +51,8 @@ def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> L
         topics: leave out replicas of all others; None for all.
     """
     identity = identify(dirs.log_dirs, node_id=dirs.broker.node_id)
-    offline = {path: why for path in dirs.log_dirs if (why := _offline_cause(path)) is not None}
+    looks = {path: _look_at(path) for path in dirs.log_dirs}
+    offline = {path: look.offline_cause for path, look in looks.items() if look.offline_cause is not None}
     offline |= {path: _LET_GO for path in _let_go(dirs) if path not in offline}
     warnings = [*dirs.notes, *identity.notes]
     warnings += [
@@ -59,7 +61,7 @@ def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> L
         for problem in problems
         if path not in offline
     ]
-    warnings += [told for path in dirs.log_dirs if path not in offline for told in _unread(path)]
+    warnings += [told for path, look in looks.items() if path not in offline for told in look.unread]
     found = _list(dirs.log_dirs, offline)
     warnings += _misplaced(found, has_offline=bool(offline))
     cordons = cordons_in(dirs, _metadata(dirs, warnings), identity.node_id)
@@ -135,32 +137,36 @@ class _Volumes:
         return log_end(current).offset - end_offset
 
 
-def _offline_cause(path: str) -> str | None:
-    """Return why a broker that starts has the log dir at *path* offline, None if it does not."""
+class _Look(NamedTuple):
+    """What a look at a log dir by itself has found.
+
+    Attributes:
+        offline_cause: why a broker that starts has it offline, None if it does not.
+        unread: which checkpoints this user may not read, though the broker may.
+    """
+
+    offline_cause: str | None
+    unread: tuple[str, ...] = ()
+
+
+def _look_at(path: str) -> _Look:
     try:
         if not is_folder(path):
-            return f"{'not a folder' if is_there(path) else 'no such folder'}. {CHECK_MOUNT}"
+            return _Look(f"{'not a folder' if is_there(path) else 'no such folder'}. {CHECK_MOUNT}")
         if is_foreign(path):
-            return f"{NOT_A_LOG_DIR}. {CHECK_MOUNT}"
+            return _Look(f"{NOT_A_LOG_DIR}. {CHECK_MOUNT}")
         problems = [*mount_problems(path), *identify([path]).problems.get(path, ())]
-        problems += [problem for found in _checkpoints(path) for problem in found.problems]
+        user = broker_user(path)
+        checkpoints = [read_checkpoint(path, name, user) for name in OFFSET_CHECKPOINTS]
     except OSError as error:
-        return _words(error, path)
-    return str(problems[0]).removeprefix(f"{path}: ") if problems else None
-
-
-def _checkpoints(path: str) -> list[Checkpoint]:
-    user = broker_user(path)
-    return [read_checkpoint(path, name, user) for name in WITHOUT_CHECKPOINT]
-
-
-def _unread(path: str) -> Iterator[str]:
-    """Yield which checkpoints of an online log dir this user may not read, though the broker may."""
-    with suppress(OSError):  # it goes offline
-        for found in _checkpoints(path):
-            if found.denial is not None:
-                told = error_text(found.denial)
-                yield f"{told}: whether the log dir goes offline for it is not known. Remedy: {AS_BROKERS_USER}"
+        return _Look(_words(error, path))
+    problems += [problem for found in checkpoints for problem in found.problems]
+    unread = (
+        f"{error_text(found.denial)}: whether the log dir goes offline for it is not known. Remedy: {AS_BROKERS_USER}"
+        for found in checkpoints
+        if found.denial is not None
+    )
+    return _Look(str(problems[0]).removeprefix(f"{path}: ") if problems else None, tuple(unread))
 
 
 def _let_go(dirs: BrokerDirs) -> list[str]:

@@ -101,7 +101,11 @@ def list_replicas(log_dir: str) -> FoundReplicas:
         is_folder = {entry.name: is_of_type(entry, os.DirEntry.is_dir) for entry in entries}
     replicas: list[Replica] = []
     foreign: list[str] = []
-    for name in sorted(name for name in is_folder if is_folder[name]):
+    without_folder: list[str] = []
+    for name in sorted(is_folder):
+        if not is_folder[name]:
+            without_folder += [name] if is_log_name(name) else []
+            continue
         try:
             folder = read_log_folder_name(name)
         except FileNameError:
@@ -111,9 +115,7 @@ def list_replicas(log_dir: str) -> FoundReplicas:
             with suppress(FileNotFoundError):  # renamed or deleted since
                 replicas.append(_look_at(os.path.join(log_dir, name), folder))
     return FoundReplicas(
-        replicas=tuple(replicas),
-        foreign=tuple(foreign),
-        without_folder=tuple(sorted(name for name in is_folder if not is_folder[name] and is_log_name(name))),
+        replicas=tuple(replicas), foreign=tuple(foreign), without_folder=tuple(without_folder)
     )
 
 

@@ -28,6 +28,9 @@ WITHOUT_CHECKPOINT = {
 }
 """The checkpoints of a log dir, each with what a broker does without it."""
 
+OFFSET_CHECKPOINTS = tuple(WITHOUT_CHECKPOINT)
+"""Their names."""
+
 CHECKPOINT_FROM_BACKUP = "put a copy from a backup in its place first, if there is one"
 """The remedy where a broker starts without the lines of a checkpoint."""
 

@@ -23,7 +23,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredOb
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import FolderFiles
-from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 
 
 class PartitionFold:

@@ -11,7 +11,7 @@ from recovery.archive.copy.manifest import CopiedFile
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.printable import is_utf8
 from segfmt.filenames import FileKind, file_kind
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from recovery.archive.copy.manifest import MANIFEST_KEY, FileFigures
 from recovery.archive.copy.report import UncopiedFile
 from recovery.archive.stores.archived import PartitionPrefix
-from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.plan.actions import TEMPORARY_SUFFIX

@@ -11,7 +11,7 @@ from recovery.archive.stores.store import Store
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding, unreadable
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import (
