@@ -161,6 +161,11 @@ class Broker:
         self.kill()
 
     @property
+    def runs(self) -> bool:
+        """Whether its JVM was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """The pid of the running JVM."""
         if self._process is None:
@@ -189,8 +194,12 @@ class Broker:
         self._run_java("kafka.tools.StorageTool", *arguments, *(["-g"] if ignore_formatted else []))
 
     def start(self, *, wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
-        """Start the broker, wait until it is RUNNING and its tiered storage, if it has one, is ready."""
+        """Start the broker, and wait until it is RUNNING."""
         self.launch()
+        self.wait_until_running(wait_seconds=wait_seconds)
+
+    def wait_until_running(self, *, wait_seconds: float = LONGEST_WAIT_SECONDS) -> None:
+        """Wait until the broker that was launched is RUNNING and its tiered storage, if it has one, is ready."""
         lines = [_RUNNING, _STARTED] if "broker" in self._roles else [_STARTED]
         if (
             "broker" in self._roles
@@ -206,7 +215,7 @@ class Broker:
 
     def launch(self) -> None:
         """Start the broker and do not wait."""
-        if self._process is not None and self._process.poll() is None:
+        if self.runs:
             raise BrokerError("this broker is already running")
         command = self._java("kafka.Kafka", str(self.config))
         if self._isolated:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.brokers.broker import BrokerError
 from tests.brokers.jars import KAFKA_VERSION, compiled, oracle_classes
-from tests.brokers.pair import BrokerPair
+from tests.brokers.pair import NODES, BrokerPair
 from tests.brokers.tiered_broker import EXPECTED, TieredArchive, wait_until_still
 from tests.logs.samples import SAMPLE_DIR
 
@@ -51,11 +51,7 @@ class TieredPair(BrokerPair):
         work_dir = root.parent / f"{root.name}-work"
         properties = _TIERED | {"rsm.config.dir": str(root / "remote")}
         super().__init__(root, work_dir, stack, _CLUSTER_ID, properties, plugins=[compiled(SAMPLE_DIR)])
-        self.controller.start()
-        for broker in self.brokers.values():
-            broker.launch()
-        for broker in self.brokers.values():
-            broker.wait_for("Initialized topic-based RLMM resources successfully")
+        self.start(*NODES)
 
     def write(
         self, node: int, topic: str, records: int, *, size: int = 420, transactional_id: str = ""
@@ -93,23 +89,23 @@ def make_leader_changes(root: Path) -> TieredArchive:
         cluster.write(2, CLEAN, 700, transactional_id="first")
         cluster.write(2, UNCLEAN, 600)
         wait_until_still(archive)
-        cluster.brokers[2].kill()
+        cluster.kill(2)
         cluster.wait_for_leader(3, CLEAN, replicas=1)
         cluster.write(3, CLEAN, 500, transactional_id="second")
         cluster.write(3, UNCLEAN, 300)
-        cluster.brokers[2].start()
+        cluster.start(2)
         cluster.wait_for_leader(3, UNCLEAN, replicas=2)
         wait_until_still(archive)
         cluster.prefer()
         cluster.write(2, CLEAN, 400, transactional_id="third")
         cluster.write(2, UNCLEAN, 80)
-        cluster.brokers[3].kill()
+        cluster.kill(3)
         cluster.wait_for_leader(2, UNCLEAN, replicas=1)
         cluster.write(
             2, UNCLEAN, 700
         )  # of these broker 3 will know nothing; the first go on in a segment it has
         wait_until_still(archive)
-        cluster.brokers[2].kill()
+        cluster.kill(2)
         cluster.brokers[3].launch()
         cluster.brokers[3].wait_for("Kafka Server started")
         cluster.wait_for_leader(3, UNCLEAN, replicas=1)
@@ -117,7 +113,7 @@ def make_leader_changes(root: Path) -> TieredArchive:
             3, UNCLEAN, 1, size=20_000
         )  # has no room there, so broker 3 copies that segment no more
         cluster.write(3, UNCLEAN, 500)
-        cluster.brokers[2].start()
+        cluster.start(2)
         cluster.wait_for_leader(3, UNCLEAN, replicas=2)
         wait_until_still(archive)
         expected = {"kafka_version": KAFKA_VERSION, **json.loads(cluster.view())}

@@ -12,10 +12,12 @@ from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.s3_server import free_port
 
 NODES = (2, 3)
+# A leader that a busy machine keeps from its heartbeats for some seconds must not lose its partitions.
+_NEVER_FENCED = {"broker.session.timeout.ms": "3600000"}
 
 
 class BrokerPair:
-    """A controller, and brokers 2 and 3, formatted and not started.
+    """A controller, and brokers 2 and 3, formatted and not started. Each leads until it is stopped or killed.
 
     Args:
         root: gets the log dirs `d2` and `d3`.
@@ -36,6 +38,7 @@ class BrokerPair:
         *,
         plugins: Sequence[Path] = (),
     ) -> None:
+        properties = properties | _NEVER_FENCED
         controller_port = free_port()
         self.controller = stack.enter_context(
             Broker(
@@ -94,8 +97,27 @@ class BrokerPair:
         deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while not holds():
             if time.monotonic() > deadline:
-                raise BrokerError(f"the brokers did not come so far:\n{self.controller.log[-4000:]}")
+                logs = (one.log[-4000:] for one in (self.controller, *self.brokers.values()))
+                raise BrokerError("the brokers did not come so far:\n" + "\n".join(logs))
             time.sleep(0.2)
+
+    def start(self, *nodes: int) -> None:
+        """Start brokers. A controller started anew has forgotten the sessions of those that were stopped."""
+        if self.controller.runs:
+            self.controller.stop()
+        self.controller.start()
+        for node in nodes:
+            self.brokers[node].launch()
+        for node in nodes:
+            self.brokers[node].wait_until_running()
+
+    def kill(self, node: int) -> None:
+        """Kill broker *node*, and tell the controller, which does not find out: others may lead at once."""
+        self.brokers[node].kill()
+        controller = ("--bootstrap-controller", self.controller.bootstrap_controllers)
+        self.controller.run_tool(
+            "org.apache.kafka.tools.ClusterTool", "unregister", *controller, "--id", str(node)
+        )
 
     def stop(self) -> None:
         """End all of them cleanly, the controller last."""

@@ -64,7 +64,7 @@ def test_a_follower_joins_what_was_restored(pair: TieredPair, tmp_path: Path) ->
     (one,) = report["partitions"]
     assert (one["status"], one["mode"], one["logEndOffset"]) == ("restored", "aux", next_offset)
     snapshot = read_producer_snapshot((root / "d2" / NAME / f"{next_offset:020d}.snapshot").read_bytes())
-    pair.brokers[2].start()
+    pair.start(2)
     pair.wait_for_leader(2, TOPIC, replicas=1)
     assert not RECOVERED.search(pair.brokers[2].log)
     known = {

@@ -42,25 +42,16 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPair]:
     root = tmp_path_factory.mktemp("pair")
     with ExitStack() as stack:
-        pair = BrokerPair(root, root / "work", stack, "cmVzdG9yZWQtcGFpci0wMQ", PROPERTIES)
-        pair.controller.start()
-        yield pair
+        yield BrokerPair(root, root / "work", stack, "cmVzdG9yZWQtcGFpci0wMQ", PROPERTIES)
 
 
 @pytest.fixture
 def pair(cluster: BrokerPair) -> Iterator[BrokerPair]:
     """Both brokers run at the beginning."""
-    start(cluster)
+    cluster.start(*NODES)
     yield cluster
-    for broker in cluster.brokers.values():
-        broker.kill()
-
-
-def start(pair: BrokerPair, nodes: Sequence[int] = NODES) -> None:
-    for node in nodes:
-        pair.brokers[node].launch()
-    for node in nodes:
-        pair.brokers[node].wait_for("RECOVERY to RUNNING", "Kafka Server started")
+    for node in NODES:
+        cluster.kill(node)
 
 
 def stop(pair: BrokerPair, first: int, *topics: str) -> None:
@@ -119,7 +110,7 @@ def test_a_follower_comes_in_sync_and_leads(pair: BrokerPair, archive: TieredArc
     assert {one["leaderEpochs"] for one in report["partitions"]} == {"renumbered"}
     assert WARNED_OF_LEADERS not in warnings_of(report)
 
-    start(pair)
+    pair.start(*NODES)
     pair.wait_for_leader(2, *topics, replicas=2)
     held_back = abort_open_transactions(pair.brokers[2], report)
     first = reads_from(pair.brokers[2], names)
@@ -140,7 +131,7 @@ def test_two_brokers_get_the_same(pair: BrokerPair, archive: TieredArchive) -> N
     reports = {node: restored_to(broker, archive, *chosen("plain")) for node, broker in pair.brokers.items()}
     assert WARNED_OF_LEADERS not in warnings_of(reports[2])
     assert WARNED_OF_LEADERS in warnings_of(reports[3])
-    start(pair)
+    pair.start(*NODES)
     pair.wait_until(lambda: len(re.findall(r"Isr: (2,3|3,2)\t", described(pair, "plain"))) == 2)
     names = ("plain-0", "plain-1")
     for name in names:
@@ -166,13 +157,13 @@ def test_epochs_are_kept_where_the_cluster_has_come_as_far(pair: BrokerPair, arc
         pair.wait_for_leader(2, "expired-by-size", replicas=2)
         pair.brokers[2].stop()
         pair.wait_for_leader(3, "expired-by-size", replicas=1)
-        start(pair, [2])
+        pair.start(2)
         pair.wait_for_leader(3, "expired-by-size", replicas=2)
         pair.ask("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
     stop(pair, 3, "expired-by-size")
     report = restored_to(pair.brokers[2], archive, *chosen("expired-by-size"))
     assert {one["leaderEpochs"] for one in report["partitions"]} == {"kept"}
-    start(pair)
+    pair.start(*NODES)
     pair.wait_for_leader(2, "expired-by-size", replicas=2)
     name = "expired-by-size-0"
     first = reads_from(pair.brokers[2], [name])
@@ -190,7 +181,7 @@ def test_a_leader_without_the_records_cuts_them_off(pair: BrokerPair, archive: T
     assert f"{WARNED_OF_LEADERS}: broker 3" in warnings_of(report)
     log_dir = pair.brokers[2].log_dirs[0] / "lost-delete-0"
     assert sum(path.stat().st_size for path in log_dir.glob("*.log"))
-    start(pair)
+    pair.start(*NODES)
     pair.wait_for_leader(3, "lost-delete", replicas=2)
     assert not sum(path.stat().st_size for path in log_dir.glob("*.log"))
     assert has_cut_off(pair.brokers[2], "lost-delete-0")
@@ -202,7 +193,7 @@ def test_kept_epochs_above_the_clusters_keep_a_follower_out(pair: BrokerPair, ar
     stop(pair, 3, "stuck-copy")
     report = restored_to(pair.brokers[2], archive, "--leader-epochs", "keep", *chosen("stuck-copy"))
     assert "followers pass over such batches, and never come in sync" in warnings_of(report)
-    start(pair)
+    pair.start(*NODES)
     pair.wait_until(lambda: has_skipped(pair.brokers[3], "stuck-copy-0"))
     pair.wait_for_leader(2, "stuck-copy", replicas=1)
     pair.ask("TopicCommand", "--delete", "--topic", "stuck-copy")
