@@ -9,6 +9,7 @@ import pytest
 from recovery.logdir.metadata_files import load_cluster_metadata
 from tests.brokers import Broker
 from tests.brokers.broker import QUIET_PROPERTIES
+from tests.patience import LONGEST_WAIT_SECONDS
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -49,7 +50,7 @@ def test_dynamic_settings_behind_the_snapshot_come_too_late(tmp_path):
 
     with new_broker(**{"metadata.log.max.snapshot.interval.ms": "500"}) as broker:
         broker.start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         folder = str(log_dir / "__cluster_metadata-0")
         while all(path.name.startswith("0" * 20) for path in Path(folder).glob("*.checkpoint")):
             assert time.monotonic() < deadline

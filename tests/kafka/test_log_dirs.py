@@ -16,6 +16,7 @@ import pytest
 from tests.brokers import Broker
 from tests.brokers.broker import QUIET_PROPERTIES, BrokerError
 from tests.brokers.jars import KAFKA_VERSION, RELEASES, oracle_classes
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import Done, run
 from tests.runs.driving import footprint
 from tests.servers.file_systems import tmpfs
@@ -96,7 +97,7 @@ def describe(*arguments: object, **options: Any) -> Done:
 
 def assert_equal(broker: Broker, *, exit_code: int = 0) -> tuple[LogDirs, Done]:
     """Hold what the files say against the broker, at a moment when it says the same twice."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
     while True:
         before, done, after = by_admin(broker), describe("-c", broker.config), by_admin(broker)
         if before == after:
@@ -142,7 +143,7 @@ def move_slowly(broker: Broker, cluster: Cluster, topic: str) -> None:
     tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     how = ["--execute", "--reassignment-json-file", str(plan), "--replica-alter-log-dirs-throttle", "1"]
     broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *how)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
     while not any(part.stat().st_size for part in target.glob(f"{topic}-0.*-future/*.log")):
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -245,7 +246,7 @@ def test_cordons_that_a_broker_ignores(version: str, cluster: Cluster) -> None:
         }
         with cluster.broker(**due) as broker:
             broker.start()
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
             while set(folder.glob("*.checkpoint")) <= before:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
@@ -302,7 +303,7 @@ def test_a_log_dir_that_a_broker_has_taken_offline(version: str, cluster: Cluste
                 "max.block.ms=3000",
             )
             fill(broker, "t", 400, 1000, *waits)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while by_admin(broker)[str(second)]["error"] is None:
             assert time.monotonic() < deadline
         for is_full in (True, False):  # it stays offline when there is space again

@@ -34,6 +34,7 @@ from tests.brokers.agents import (
 )
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.kafka.conftest import MOST_SEGMENTS
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import start
 from tests.servers.s3_server import free_port
 
@@ -111,7 +112,7 @@ def _broker_changes(log_dirs: list[Path], version: str) -> list[GaugeChange]:
         java_agents=[recorder_agent(file)],
     ) as broker:
         broker.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while not (changes := recorded(file)) or changes[-1].value != "gone":
             assert time.monotonic() < deadline, changes
             time.sleep(0.1)
@@ -198,7 +199,7 @@ class _Names(NamedTuple):
 
 def _names(get: Callable[[str], str], root: Path) -> _Names:
     """Ask for them until all dirs and threads have shown themselves; without the folder and JMX's quotes."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
     while True:
         assert time.monotonic() < deadline
         mbeans = frozenset(json.loads(get("jolokia")).get("value", {}))

@@ -105,7 +105,7 @@ class Watching:
         )
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while not is_so() and self._thread.is_alive():
             assert time.monotonic() < deadline
             time.sleep(0.01)

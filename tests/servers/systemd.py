@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.file_systems import mounting
 
 PROGRAM = "systemd-nspawn"
@@ -51,7 +52,9 @@ class Systemd:
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run *command* there, as root."""
         enter = ("nsenter", "-t", str(self._leader), "--all", "--wd=/")
-        done = subprocess.run([*enter, *command], capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            [*enter, *command], capture_output=True, text=True, check=False, timeout=LONGEST_WAIT_SECONDS
+        )
         assert done.returncode == 0 or not check, (command, done.stdout[-3000:], done.stderr[-3000:])
         return done
 

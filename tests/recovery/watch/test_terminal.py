@@ -341,7 +341,7 @@ class TestTerminal:
         gauges = Gauges()
         with Terminal(console.file, gauges, console=console):
             gauges(run_started())
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
             while "Listing 2 log dirs" not in console.file.getvalue():
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
@@ -371,7 +371,7 @@ class TestTerminal:
             console.file = Gone()
             notifier = Notifier([gauges, terminal, seen.append])
             notifier(run_started())
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
             while terminal in notifier.observers:
                 assert time.monotonic() < deadline
                 notifier(Remark(text="x"))
