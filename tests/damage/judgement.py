@@ -58,10 +58,8 @@ OUT_OF_ORDER_REASON = "a batch whose offset is out of order"
 NAME_REASON = "no topic can have this name"
 IN_THE_WAY = re.compile("a [a-z ]+ where (a file is (needed|to be written)|an index must be)")
 DUPLICATE_REASON = "lies in 2 folders"
-HANG_SECONDS = 4.0
-"""A recovery of log dirs with a FIFO that takes longer hangs."""
-LONGEST_SECONDS = 120
-"""So does any other one that takes longer than that."""
+HANG_SECONDS = 120.0
+"""A recovery that takes longer hangs."""
 
 Tree = dict[str, bytes]
 Trees = dict[str, Tree]
@@ -101,7 +99,7 @@ class Judge:
         logs = {log_dir: log_bytes(log_dir) for log_dir in log_dirs}
         outcome, broker_trees = self.load(before, work / "broker")
         try:
-            with _deadline(before):
+            with _deadline():
                 report, problems = self._dry_and_wet(log_dirs, thread_counts[0])
         except Exception:
             words = traceback.format_exc().splitlines()[-8:]
@@ -347,15 +345,14 @@ def _cuts_of_doubled(report: PartitionReport) -> Iterator[Cut]:
 
 
 @contextmanager
-def _deadline(trees: Mapping[str, Tree]) -> Iterator[None]:
-    """Raise where the block takes too long, which it does at once where a FIFO is opened: nobody writes into it."""
+def _deadline() -> Iterator[None]:
+    """Raise where the block takes too long, which it does for ever where a FIFO is opened: nobody writes into it."""
 
     def ring(_signal: int, _frame: object) -> None:
         raise HangError("the recovery hangs")
 
     before = signal.signal(signal.SIGALRM, ring)
-    seconds = HANG_SECONDS if _has_fifo(trees) else LONGEST_SECONDS
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS, HANG_SECONDS)
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from tests.brokers.agents import exporter_agent
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.deploy.test_dashboard import DASHBOARD, PANELS, targets
 from tests.deploy.test_rules import RULES, metric_names
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import start
 from tests.servers.machine import PROMETHEUS, needs
 from tests.servers.prometheus import Prometheus, node_exporter, promtool, read_text
@@ -91,7 +92,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             try:
                 prometheus.wait_for('kafka_log_recovery_run_eta_seconds{job="run"}')
                 seen = read_text(f"http://127.0.0.1:{metrics}/metrics")
-                assert run.wait(120) == 2  # cut
+                assert run.wait(LONGEST_WAIT_SECONDS) == 2  # cut
             finally:
                 run.kill()
                 run.communicate()

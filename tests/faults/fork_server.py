@@ -31,7 +31,6 @@ from tests import ROOT
 from tests.faults.shim import CONTROL_VARIABLE, KILLING_ACTIONS, Fault, Op, open_control, shim_library
 from tests.patience import LONGEST_WAIT_SECONDS
 
-LONGEST_RUN_S = 60
 _SYNC_VARIABLE = "FAULTS_SYNC_EACH"
 
 
@@ -151,7 +150,7 @@ class ForkServer:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], 4 * LONGEST_RUN_S)
+        ready, _, _ = select.select([self._process.stdout], [], [], 4 * LONGEST_WAIT_SECONDS)
         line = self._process.stdout.readline() if ready else ""
         if not line:
             raise RuntimeError("the fork server died" if ready else "the fork server hangs")
@@ -251,7 +250,7 @@ def _run_main(main: Callable[[list[str]], int], request: dict[str, Any]) -> int:
 def _wait(child: int) -> int:
     descriptor = os.pidfd_open(child)
     try:
-        ready, _, _ = select.select([descriptor], [], [], LONGEST_RUN_S)
+        ready, _, _ = select.select([descriptor], [], [], LONGEST_WAIT_SECONDS)
         if not ready:
             os.kill(child, signal.SIGALRM)  # told apart from the shim's SIGKILL
     finally:

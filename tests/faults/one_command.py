@@ -27,9 +27,9 @@ from tests.faults.shim import (
     read_trace,
     shim_library,
 )
+from tests.patience import LONGEST_WAIT_SECONDS
 
 _KILLED = (-9, 137)
-_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def run_recovery(
         capture_output=True,
         text=True,
         check=False,
-        timeout=_TIMEOUT_S,
+        timeout=LONGEST_WAIT_SECONDS,
     )
 
 

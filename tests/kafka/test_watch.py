@@ -114,7 +114,7 @@ class Watching:
         self.wait_until(lambda: sum(one.finished_logs for one in self.gauges.values().log_dirs) >= count)
 
     def ended(self) -> WatchReport:
-        self._thread.join(60)
+        self._thread.join(LONGEST_WAIT_SECONDS)
         assert self.report is not None
         return self.report
 

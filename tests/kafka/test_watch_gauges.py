@@ -26,6 +26,7 @@ from tests.brokers.agents import (
     recorder_agent,
 )
 from tests.brokers.broker import QUIET_PROPERTIES
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import RECOVERY, start
 from tests.servers.s3_server import free_port
 
@@ -34,7 +35,6 @@ pytestmark = [pytest.mark.java, pytest.mark.broker]
 METRICS = f"http://localhost:{EXPORTER_PORT}"
 JOLOKIA = f"http://localhost:{JOLOKIA_PORT}/jolokia"
 _ONE_THREAD = {"num.recovery.threads.per.data.dir": "1"}
-_WAIT_S = 120.0
 _ESTABLISHED = "01"  # in /proc/net/tcp
 _LOOK_MS = 10_000
 """How long ago the gauges may have been read that a line shows: a scrape takes a while beside a recovery."""
@@ -70,7 +70,7 @@ class Watch:
         """Read to the end; the exit code."""
         assert self.process.stderr is not None
         self.lines += map(json.loads, self.process.stderr)
-        return self.process.wait(_WAIT_S)
+        return self.process.wait(LONGEST_WAIT_SECONDS)
 
     def __enter__(self) -> Watch:
         return self
@@ -142,7 +142,7 @@ def held_until_connected(broker: Broker, *ports: int) -> Iterator[None]:
     """Hold the broker until each of the ports has been called: a watch that begins slowly misses a fast recovery."""
     with broker.held():
         yield
-        deadline_s = time.monotonic() + _WAIT_S
+        deadline_s = time.monotonic() + LONGEST_WAIT_SECONDS
         while not connected_ports(broker.pid).issuperset(ports):
             assert time.monotonic() < deadline_s, connected_ports(broker.pid)
             time.sleep(0.02)
@@ -233,7 +233,7 @@ def test_a_run_of_this_tool(crashed_dirs: Path, ram_path: Path) -> None:
         "--metrics-port", str(port), "--format", "json", stdout=subprocess.PIPE,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + _WAIT_S
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while subprocess.run(
             ["curl", "-sf", f"http://localhost:{port}/metrics"], capture_output=True
         ).returncode:
@@ -245,7 +245,7 @@ def test_a_run_of_this_tool(crashed_dirs: Path, ram_path: Path) -> None:
                 pass
             watch.process.send_signal(signal.SIGTERM)
             assert watch.end() == 143
-        report = json.loads(run.communicate(timeout=_WAIT_S)[0])
+        report = json.loads(run.communicate(timeout=LONGEST_WAIT_SECONDS)[0])
     finally:
         run.kill()
         run.communicate()

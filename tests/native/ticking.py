@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from tests.patience import LONGEST_WAIT_SECONDS
+
 TICKS = 3
 """More than the two that a switch just before and just behind a call may let through."""
-_SECONDS = 60
 
 
 def most_ticks_within(call: Callable[[], object]) -> int:
@@ -27,7 +28,7 @@ def most_ticks_within(call: Callable[[], object]) -> int:
 
     ticker = threading.Thread(target=tick)
     ticker.start()
-    most, until = 0, time.monotonic() + _SECONDS
+    most, until = 0, time.monotonic() + LONGEST_WAIT_SECONDS
     while most < TICKS and time.monotonic() < until:
         ticks.clear()
         begin = time.perf_counter()

@@ -23,10 +23,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.patience import LONGEST_WAIT_SECONDS
+
 Found = TypeVar("Found")
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-ANSWER_S = 60.0
 _ABOVE_THE_PIPE = 10
 
 _LAUNCH = (
@@ -81,7 +82,7 @@ class Chromium:
     def __exit__(self, *_error: object) -> None:
         try:
             self.call("Browser.close")
-            self._process.wait(ANSWER_S)
+            self._process.wait(LONGEST_WAIT_SECONDS)
         finally:
             self._process.kill()
             self._process.wait()
@@ -114,11 +115,13 @@ class Chromium:
 
     def wait(self, look: Callable[[], Found | None], *, what: str) -> Found:
         """Return what *look* finds, asked again at each message of the browser."""
-        until_s = time.monotonic() + ANSWER_S
+        until_s = time.monotonic() + LONGEST_WAIT_SECONDS
         with self._news:
             while (found := look()) is None:
                 assert self._reader.is_alive(), f"{what}: the browser has gone"
-                assert self._news.wait(until_s - time.monotonic()), f"{what}: nothing in {ANSWER_S} seconds"
+                assert self._news.wait(until_s - time.monotonic()), (
+                    f"{what}: nothing in {LONGEST_WAIT_SECONDS} seconds"
+                )
         return found
 
     def _read(self) -> None:
@@ -204,9 +207,9 @@ class Tab:
 
     def wait_for(self, expression: str) -> Any:
         """Return the value of *expression* as soon as it is true."""
-        until_s = time.monotonic() + ANSWER_S
+        until_s = time.monotonic() + LONGEST_WAIT_SECONDS
         while not (value := self.value(expression)):
-            assert time.monotonic() < until_s, f"{expression}: not in {ANSWER_S} seconds"
+            assert time.monotonic() < until_s, f"{expression}: not in {LONGEST_WAIT_SECONDS} seconds"
             time.sleep(0.05)
         return value
 

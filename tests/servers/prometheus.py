@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.s3_server import free_port
 
 PROGRAMS = ("prometheus", "promtool", "prometheus-node-exporter")
 SCRAPE_INTERVAL = "2s"  # also how long an answer may take
-_ANSWER_S = 120.0
 
 
 class Sample(NamedTuple):
@@ -85,7 +85,7 @@ class Prometheus:
 
     def wait_for(self, expression: str) -> list[Sample]:
         """What *expression* is as soon as it is anything."""
-        until_s = time.monotonic() + _ANSWER_S
+        until_s = time.monotonic() + LONGEST_WAIT_SECONDS
         while not (found := self.query(expression)):
             assert time.monotonic() < until_s, f"no data: {expression}"
             time.sleep(0.1)
@@ -94,7 +94,7 @@ class Prometheus:
     def api(self, path: str, **parameters: object) -> Any:
         """The `data` of an answer of /api/v1/*path*."""
         with urllib.request.urlopen(
-            self._url(f"api/v1/{path}?{urllib.parse.urlencode(parameters)}"), timeout=_ANSWER_S
+            self._url(f"api/v1/{path}?{urllib.parse.urlencode(parameters)}"), timeout=LONGEST_WAIT_SECONDS
         ) as answer:
             return json.load(answer)["data"]
 
@@ -135,13 +135,13 @@ def promtool(
 
 def read_text(url: str) -> str:
     """What is answered at *url*."""
-    with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
+    with urllib.request.urlopen(url, timeout=LONGEST_WAIT_SECONDS) as answer:
         text: str = answer.read().decode()
         return text
 
 
 def _wait_until_served(url: str, process: subprocess.Popen[bytes]) -> None:
-    until_s = time.monotonic() + _ANSWER_S
+    until_s = time.monotonic() + LONGEST_WAIT_SECONDS
     while True:
         try:
             read_text(url)

@@ -18,7 +18,6 @@ from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.file_systems import mounting
 
 PROGRAM = "systemd-nspawn"
-_BOOT_S = 60.0
 
 
 class Systemd:
@@ -84,7 +83,7 @@ class Systemd:
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        until_s = time.monotonic() + _BOOT_S
+        until_s = time.monotonic() + LONGEST_WAIT_SECONDS
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         while True:
             assert self._process.poll() is None, self._console()

@@ -120,7 +120,7 @@ def test_they_are_served_until_the_process_ends_however_long_the_report_takes(tm
     assert process.poll() is None
     with open(reading, "rb") as stream:
         report = json.loads(stream.read()[len(filled) :])
-    assert report["exitCode"] == process.wait(60) == 0
+    assert report["exitCode"] == process.wait(LONGEST_WAIT_SECONDS) == 0
     process.communicate()
 
 

@@ -21,10 +21,9 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import Event, LogDirSampled, Remark, RunFinished, RunStarted, SourceLost
 from recovery.watch.gauges import Gauges
 from recovery.watch.http.status import health
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.follow.test_endpoint import Answers, serving
 from tests.runs.command import assert_one_line, run
-
-_WAIT_S = 60.0
 
 
 def page(logs: int | None, *, state: int = 1, started_s: float = 1.0) -> bytes:
@@ -60,7 +59,7 @@ class Watching:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds."""
-        deadline = time.monotonic() + _WAIT_S
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while not holds():
             assert time.monotonic() < deadline, self.events
             time.sleep(0.01)
@@ -74,7 +73,7 @@ class Watching:
 
     def end(self) -> WatchReport:
         """Wait for its end."""
-        self._thread.join(_WAIT_S)
+        self._thread.join(LONGEST_WAIT_SECONDS)
         assert isinstance(self.result, WatchReport), self.result
         return self.result
 

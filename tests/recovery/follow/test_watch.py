@@ -66,14 +66,14 @@ class Watching:
             self.error = error
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while not is_so():
             assert time.monotonic() < deadline, self.events
             assert self._thread.is_alive() or is_so(), self.error
             time.sleep(0.01)
 
     def ended(self) -> WatchReport:
-        self._thread.join(30)
+        self._thread.join(LONGEST_WAIT_SECONDS)
         assert not self._thread.is_alive(), self.events
         assert self.report is not None, self.error
         return self.report
@@ -86,7 +86,7 @@ def watching(source: object, **options: object) -> Iterator[Watching]:
         yield found
     finally:
         found.stop.request(signal.SIGTERM)
-        found._thread.join(30)
+        found._thread.join(LONGEST_WAIT_SECONDS)
 
 
 def of(kind: type, events: Sequence[Event]) -> list:
@@ -249,7 +249,7 @@ class TestGrowingLogs:
         """A broker with many small segments has no pause between its lines."""
         log = tmp_path / "server.log"
         log.write_text(log_text(BEGINNING))
-        deadline_s = time.monotonic() + 60
+        deadline_s = time.monotonic() + LONGEST_WAIT_SECONDS
         with watching(log, forever=True) as watch, log.open("a") as file:
             while not watch.gauges.values().log_dirs:
                 assert time.monotonic() < deadline_s, "nothing is told while lines come"

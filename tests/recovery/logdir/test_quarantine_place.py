@@ -19,6 +19,7 @@ from recovery.write.quarantine import MANIFEST
 from tests.brokers import Broker
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.logs.samples import Sample, unpack
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.recovery.cli.test_output import tear
 from tests.runs.command import assert_one_line, recover
 from tests.runs.driving import footprint, is_as_saved, log_bytes, lost_batches, quarantine_of
@@ -218,7 +219,7 @@ def untouched(place: Path) -> dict[str, tuple[int, ...]]:
 
 
 def wait_until_deleted(log_dir: Path, pattern: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
     while list(log_dir.glob(pattern)):
         assert time.monotonic() < deadline, f"{pattern} is still there"
         time.sleep(0.1)

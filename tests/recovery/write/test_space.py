@@ -166,7 +166,7 @@ class TestLedger:
         thread.join(0.5)
         assert found == []
         ledger.release(str(tmp_path / "a"))
-        thread.join(10)
+        thread.join(LONGEST_WAIT_SECONDS)
         assert found == [()]
 
     def test_what_the_other_one_wrote_counts(self, free: list[int], tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ class TestSharedLedgers:
         thread.join(0.5)
         assert found == []
         one.release(str(tmp_path / "a"))
-        thread.join(10)
+        thread.join(LONGEST_WAIT_SECONDS)
         assert found == [()]
 
     def test_what_a_dead_process_had_reserved_is_free(

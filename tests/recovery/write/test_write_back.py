@@ -104,7 +104,7 @@ class TestWaiting:
             assert begun.wait(timeout=LONGEST_WAIT_SECONDS)
             for thread in threads[1:]:
                 thread.start()
-            deadline_s = time.monotonic() + 60
+            deadline_s = time.monotonic() + LONGEST_WAIT_SECONDS
             while sum(thread.is_alive() for thread in threads) < 8 and time.monotonic() < deadline_s:
                 time.sleep(0.001)
             time.sleep(0.05)
