@@ -18,7 +18,7 @@ from recovery.cli.arguments import (
     log_dirs_of,
     properties_of,
 )
-from recovery.errors import UsageError, error_text
+from recovery.errors import AS_BROKERS_USER, UsageError, error_text
 from recovery.printable import printable
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
             ),
         )
     except OSError as error:  # one disk may be gone: what lies on the others is still listed
-        remedy = ". Remedy: run this as a user who may read it" if isinstance(error, PermissionError) else ""
+        remedy = f". Remedy: {AS_BROKERS_USER}" if isinstance(error, PermissionError) else ""
         return LogDirListing(log_dir=log_dir, places=roots, error=error_text(error) + remedy)
 
 

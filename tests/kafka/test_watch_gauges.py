@@ -29,13 +29,13 @@ from tests.brokers.broker import QUIET_PROPERTIES
 from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import RECOVERY, start
 from tests.servers.s3_server import free_port
+from tests.servers.sockets import ESTABLISHED, local_ends
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
 METRICS = f"http://localhost:{EXPORTER_PORT}"
 JOLOKIA = f"http://localhost:{JOLOKIA_PORT}/jolokia"
 _ONE_THREAD = {"num.recovery.threads.per.data.dir": "1"}
-_ESTABLISHED = "01"  # in /proc/net/tcp
 _LOOK_MS = 10_000
 """How long ago the gauges may have been read that a line shows: a scrape takes a while beside a recovery."""
 
@@ -143,19 +143,14 @@ def held_until_connected(broker: Broker, *ports: int) -> Iterator[None]:
     with broker.held():
         yield
         deadline_s = time.monotonic() + LONGEST_WAIT_SECONDS
-        while not connected_ports(broker.pid).issuperset(ports):
-            assert time.monotonic() < deadline_s, connected_ports(broker.pid)
+        while not connected_ports(broker).issuperset(ports):
+            assert time.monotonic() < deadline_s, connected_ports(broker)
             time.sleep(0.02)
 
 
-def connected_ports(pid: int) -> set[int]:
-    """The local ports of established connections in the network of a process; that nobody has accepted yet, too."""
-    lines = [
-        line.split()
-        for name in ("tcp", "tcp6")
-        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
-    ]
-    return {int(fields[1].rpartition(":")[2], 16) for fields in lines if fields[3] == _ESTABLISHED}
+def connected_ports(broker: Broker) -> set[int]:
+    """The broker's ports that somebody has called; it may not have accepted yet."""
+    return {port for _, port in local_ends(ESTABLISHED, broker.pid)}
 
 
 @pytest.mark.parametrize(

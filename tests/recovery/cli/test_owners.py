@@ -115,7 +115,9 @@ def test_what_is_roots_is_refused_in_words(sample: Sample) -> None:
     assert listed.exit_code == 1
     for line, log_dir in zip(listed.stdout.splitlines(), sample.log_dirs, strict=True):
         assert line.startswith(f"{log_dir}: cannot be looked at: {log_dir}.quarantine/")
-        assert line.endswith("/manifest.jsonl: Permission denied. Remedy: run this as a user who may read it")
+        assert line.endswith(
+            "/manifest.jsonl: Permission denied. Remedy: run this as the broker's user, or as root"
+        )
 
 
 def test_all_that_root_writes_belongs_to_the_brokers_user(sample: Sample) -> None:

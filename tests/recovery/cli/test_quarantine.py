@@ -189,7 +189,9 @@ class TestList:
         refused, listed = done.report["logDirs"]
         assert (refused["logDir"], refused["runs"], refused["unfinished"]) == (str(closed), [], [])
         assert refused["error"].startswith(f"{closed}/")
-        assert refused["error"].endswith(": Permission denied. Remedy: run this as a user who may read it")
+        assert refused["error"].endswith(
+            ": Permission denied. Remedy: run this as the broker's user, or as root"
+        )
         assert listed["error"] is None
         assert [one["run"] for one in listed["runs"]] == [OLD_RUN, NEW_RUN]
 

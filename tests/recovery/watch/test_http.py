@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -36,6 +35,7 @@ from tests.runs.event_streams import (
     scanned,
     segment_recovered,
 )
+from tests.servers.sockets import ESTABLISHED, LISTENING, local_ends
 
 LOGS = "kafka_log_logmanager_remaininglogstorecover"
 
@@ -315,13 +315,7 @@ class TestAddresses:
 
 def _listening_addresses(port: int) -> set[str]:
     """Return the addresses at which somebody listens on *port*, as the kernel writes them."""
-    listening = "0A"
-    rows = [
-        line.split()
-        for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6")
-        for line in Path(table).read_text().splitlines()[1:]
-    ]
-    return {row[1].split(":")[0] for row in rows if row[3] == listening and row[1].endswith(f":{port:04X}")}
+    return {address for address, found in local_ends(LISTENING) if found == port}
 
 
 def connected(port: int) -> socket.socket:
@@ -347,8 +341,7 @@ def status_of(answer: bytes) -> int:
 
 def established(port: int) -> int:
     """Connections to *port* that the server has not closed, by the kernel's table."""
-    rows = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
-    return sum(row[3] == "01" and row[1].endswith(f":{port:04X}") for row in rows)
+    return [found for _, found in local_ends(ESTABLISHED)].count(port)
 
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
