@@ -73,6 +73,8 @@ class Problem:
         detail: the same in words, which name Kafka's behaviour.
         remedy: what the operator can do.
         repair: what `--repair` does, None if nothing is safe.
+        remedy_below: a command, to be followed by a folder, that is the remedy for all files below that; None if the
+            remedy is not about one file.
     """
 
     file: str
@@ -81,6 +83,7 @@ class Problem:
     detail: str
     remedy: str
     repair: Repair | None = None
+    remedy_below: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of this problem in the JSON report."""

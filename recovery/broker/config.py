@@ -318,6 +318,10 @@ def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
     return sorted(deciding.difference(*given))
 
 
+_BYTE_ORDER_MARK = "\xef\xbb\xbf"
+"""That of UTF-8, as java.util.Properties reads it."""
+
+
 def misspelled(properties: Mapping[str, str]) -> list[str]:
     """Return a sentence for each key in *properties* that is similar to one that is read here, and passed over.
 
@@ -327,6 +331,9 @@ def misspelled(properties: Mapping[str, str]) -> list[str]:
 
 
 def _meant_by(key: str) -> str:
+    if key.startswith(_BYTE_ORDER_MARK):
+        plain = key.removeprefix(_BYTE_ORDER_MARK)
+        return f"the file begins with a byte order mark, for Kafka a part of its first key, {plain}: save it without"
     if key == REMOTE_STORAGE_ENABLE.name:
         return f"{key} is a setting of topics, and has no effect here; give it with --topic-config"
     if key in _BROKER_KEYS_OF_TOPICS:

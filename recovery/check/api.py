@@ -50,7 +50,7 @@ def verify(
     """
     options = replace(options or VerifyOptions(), **changes)
     options.refuse_wrong_values()
-    dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
+    dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True, may_be_missing="some")
     return VerifyRun(
         dirs.log_dirs, options, _broker_facts(dirs, options), observers=observers, stop=stop
     ).run()

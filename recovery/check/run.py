@@ -224,6 +224,8 @@ class VerifyRun:
                 return _not_checked(log_dir, f"{NOT_A_LOG_DIR}, and there is no log in it. {CHECK_MOUNT}")
             is_live = is_locked(log_dir)
             files = read_log_dir(log_dir, take=self._limit.take)
+        except FileNotFoundError:
+            return _not_checked(log_dir, f"no such log dir. {CHECK_MOUNT}")
         except OSError as error:
             why = error_text(error).removeprefix(f"{log_dir}: ")
             if isinstance(error, PermissionError):

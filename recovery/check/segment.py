@@ -329,9 +329,9 @@ class _SegmentCheck:
             self._find(position, rule, detail)
             return
         if is_zero:
-            detail = f"{left_bytes} bytes of zeros"
+            detail = f"{left_bytes:,} bytes of zeros"
         is_note = tail is Tail.UNCLEAN and is_zero and self._task.is_preallocated
-        not_judged = "" if is_short else f"; the log ends here, {left_bytes} bytes before the file"
+        not_judged = "" if is_short else f"; the log ends here, {left_bytes:,} bytes before the file"
         self._find(position, tail.value, f"{detail}{not_judged}", is_note=is_note)
 
     def _take_large(self, window: Window) -> int | None:

@@ -27,7 +27,7 @@ from recovery.cli import (
     warm,
     watch,
 )
-from recovery.cli.session import ENDING_SIGNALS, discard
+from recovery.cli.session import ENDING_SIGNALS, discard, print_result
 from recovery.cli.wrapping import for_terminal, wrapped
 from recovery.errors import RecoveryError, error_text, exit_code_of
 from recovery.own_process import prepare_process
@@ -98,10 +98,14 @@ class _Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            near = get_close_matches(str(value), map(str, action.choices or ()), n=1)
+            near = get_close_matches(str(value).lower(), map(str, action.choices or ()), n=1)
             if near and near[0][0].isalpha():  # no release is near to another one
                 error.message += f"; is {near[0]} meant?"
             raise
+
+    def _print_message(self, message: str, _file: object = None) -> None:
+        """Print help or a version as a report is: argparse does not mind if nobody gets it."""
+        print_result(message.rstrip("\n"), form="help")
 
     def error(self, message: str) -> None:  # type: ignore[override]  # it does not return in either class
         if "required" in message and (hint := self._meant(unknown := self._unknown_options())):

@@ -165,20 +165,31 @@ def _ask_for_all(log_dirs: Sequence[str]) -> None:
 
 
 def _listing(arguments: argparse.Namespace, tally: Tally) -> QuarantineListing:
-    from recovery.saved.report import QuarantineListing
+    from recovery.logdir.quarantine_place import possible_roots
+    from recovery.saved.report import LogDirListing, QuarantineListing
 
     log_dirs, quarantine_dir = _paths(arguments)
+    listed = [
+        _log_dir_listing(log_dir, quarantine_dir, tally if arguments.verify else None) for log_dir in log_dirs
+    ]
+    missing = [one for one in listed if isinstance(one, UsageError)]
+    if len(missing) == len(listed):
+        raise missing[0]
     return QuarantineListing(
         now_ms=_now_ms(),
         log_dirs=tuple(
-            _log_dir_listing(log_dir, quarantine_dir, tally if arguments.verify else None)
-            for log_dir in log_dirs
+            LogDirListing(log_dir=log_dir, places=possible_roots(log_dir, quarantine_dir), error=str(one))
+            if isinstance(one, UsageError)
+            else one
+            for log_dir, one in zip(log_dirs, listed, strict=True)
         ),
     )
 
 
-def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | None) -> LogDirListing:
-    """Return what lies in quarantine of *log_dir*; with a *tally* it is verified."""
+def _log_dir_listing(
+    log_dir: str, quarantine_dir: str | None, tally: Tally | None
+) -> LogDirListing | UsageError:
+    """Return what lies in quarantine of *log_dir*; with a *tally* it is verified. The error if nobody has that dir."""
     from recovery.logdir.quarantine_place import possible_roots
     from recovery.saved.purge import runs_of, unfinished
     from recovery.saved.report import ListedRun, LogDirListing
@@ -199,6 +210,8 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
                 for run in runs
             ),
         )
+    except UsageError as error:
+        return error
     except OSError as error:  # one disk may be gone: what lies on the others is still listed
         remedy = f". Remedy: {AS_BROKERS_USER}" if isinstance(error, PermissionError) else ""
         return LogDirListing(log_dir=log_dir, places=roots, error=error_text(error) + remedy)

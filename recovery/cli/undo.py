@@ -38,6 +38,8 @@ then the undo is done, and the next one takes back the run before
   3  a log dir is locked, or has changed since its recovery; nothing was changed
   129, 130, 143  interrupted; start again to resume
 """
+_MOST_MOVED = 10
+"""Of what a repair has moved away and comes back, how much is listed; the rest is counted, unless -v is given."""
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
@@ -113,19 +115,32 @@ def run(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _told_how_far(dirs: BrokerDirs) -> Iterator[None]:
     """Let an I/O error say whether something was changed, and how it goes on."""
-    from recovery.write.undo_notice import refuse_unfinished_undo
-
     try:
         yield
     except OSError as error:
-        mend = "make room" if error.errno in FULL_ERRNOS else "mend what was the cause"
+        what, _, mend = error_text(error).partition(". Remedy: ")
+        mend = mend or ("make room" if error.errno in FULL_ERRNOS else "mend what was the cause")
         state, remedy = "Nothing was changed", f"{mend}, and start undo again"
-        try:
-            for log_dir in dirs.log_dirs:
-                refuse_unfinished_undo(log_dir, dirs.quarantine_dir)
-        except (UnsafeError, OSError):
+        if any(_is_begun(log_dir, dirs.quarantine_dir) for log_dir in dirs.log_dirs):
             state, remedy = "The undo is not finished: no broker may start yet", f"{remedy}, which goes on"
-        raise RecoveryError(f"{error_text(error)}. {state}. Remedy: {remedy}") from error
+        raise RecoveryError(f"{what}. {state}. Remedy: {remedy}") from error
+
+
+def _is_begun(log_dir: str, quarantine_dir: str | None) -> bool:
+    """Return whether an `undo` has begun there, and has not ended, as far as can be seen."""
+    from recovery.write.undo_notice import refuse_entered_undo, refuse_unfinished_undo
+
+    try:
+        refuse_entered_undo(log_dir)
+    except (UnsafeError, OSError):
+        return True
+    try:
+        refuse_unfinished_undo(log_dir, quarantine_dir)
+    except UnsafeError:
+        return True
+    except OSError:  # nobody can take anything back from there
+        return False
+    return False
 
 
 def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
@@ -166,6 +181,7 @@ def _sizes(undoing: LogDirUndo, *, dry_run: bool) -> str:
 def _lines(
     undone: Iterable[LogDirUndo], *, quarantine_dir: str | None, dry_run: bool, verbosity: int
 ) -> Iterable[str]:
+    from recovery.logdir.undo_command import undo_command
     from recovery.plan.actions import action_words
     from recovery.printable import printable
     from recovery.quantity import count_text
@@ -194,9 +210,11 @@ def _lines(
             yield from (
                 printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions
             )
-        yield from (printable(f"  {moved}: moved back") for moved in undoing.moved_back)
+        shown = undoing.moved_back if verbosity > 0 else undoing.moved_back[:_MOST_MOVED]
+        yield from (printable(f"  {moved}: moved back") for moved in shown)
+        if more := len(undoing.moved_back) - len(shown):
+            yield f"  {more:,} more moved back (-v lists them)"
         if undoing.earlier_runs:
-            yield printable(
-                f"{undoing.log_dir}: {count_text(len(undoing.earlier_runs), 'earlier run')} not taken back: the same "
-                f"command with --run {undoing.earlier_runs[-1]} does that, too"
-            )
+            command = undo_command([undoing.log_dir], quarantine_dir, run=undoing.earlier_runs[-1])
+            earlier = count_text(len(undoing.earlier_runs), "earlier run")
+            yield printable(f"{undoing.log_dir}: {earlier} not taken back; this does that, too: {command}")

@@ -46,7 +46,7 @@ def describe_log_dirs(
 def _from_files(log_dirs: Sequence[str] | None, options: DescribeOptions) -> LogDirsReport:
     if options.client_config is not None:
         raise UsageError("--command-config: for --bootstrap-server alone. Remedy: leave it out")
-    dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True, may_be_missing=True)
+    dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True, may_be_missing="all")
     report = describe_dirs(dirs, topics=options.topics)
     refuse_unknown_brokers(options.brokers, [broker.broker for broker in report.brokers])
     return replace(report, warnings=(*options.config_notes, *report.warnings))

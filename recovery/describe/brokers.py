@@ -35,6 +35,8 @@ _JAVA_ERRORS = "org.apache.kafka.common.errors"
 _ATTEMPTS, _PAUSE_SECONDS = 10, 0.5
 _ATTEMPT = re.compile(r"^Bootstrap (?:connection|attempt) to \S+ failed: (.*?)(?: \(backoff [^()]*\))?$")
 _NO_RIGHTS = "ClusterAuthorizationException: the right DESCRIBE on CLUSTER is missing"
+_SERVER = re.compile(r"(\[[^\]]+\]|[^:\s]+)(:\d{1,5})?|[0-9a-fA-F]*(:[0-9a-fA-F]*){2,}")
+"""A host or an address with a port or, as the client library takes it, without."""
 _FENCED = "it is fenced: down, or not yet done with its recovery"
 
 
@@ -48,6 +50,9 @@ def ask_brokers(options: DescribeOptions) -> LogDirsReport:
         from kafka import KafkaAdminClient
         from kafka.errors import KafkaError
     servers = [part.strip() for part in (options.bootstrap_servers or "").split(",") if part.strip()]
+    for server in servers or [""]:
+        if not _SERVER.fullmatch(server):
+            raise UsageError(f"--bootstrap-server {server or 'without a name'}: expected HOST:PORT,...")
     arguments = client_options(options.client_config or {})
     with _library_silenced() as warnings:
         try:

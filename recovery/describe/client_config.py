@@ -12,6 +12,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from recovery.broker.settings import IntKind, Key, Layer, Settings, TextKind
@@ -78,8 +79,11 @@ def client_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """
     known = {key.name for key in _KEYS}
     if odd := [key for key in properties if key not in known]:
+        near = get_close_matches(odd[0], known, n=1, cutoff=0.8)
+        meant = f"; is {near[0]} meant?" if near else "."
         raise UsageError(
-            f"{OPTION}: {odd[0]}: not supported here. Remedy: leave it out; supported are {', '.join(sorted(known))}"
+            f"{OPTION}: {odd[0]}: not supported here{meant} Remedy: leave it out; supported are "
+            f"{', '.join(sorted(known))}"
         )
     settings = Settings((Layer(OPTION, properties),), override="a valid value")
     protocol = (settings.find(_PROTOCOL) or "PLAINTEXT").upper()

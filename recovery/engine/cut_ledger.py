@@ -61,6 +61,9 @@ _CUT_FIELDS: Final = {
     "is_scattered": bool,
 }
 _OF_EARLIER_VERSIONS: Final = {"is_scattered": False, "rule": "unknown"}
+_BEGINNING: Final = json.dumps({"version": _VERSION})[:-1].encode()
+"""Of each line."""
+_UNREADABLE: Final = EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True)
 _HOLE_FIELDS: Final = {"first_offset": int, "last_offset": int, "before": str, "position": int}
 
 
@@ -73,9 +76,9 @@ class CutLedger:
         self._lock = Lock()
 
     def entries(self) -> tuple[EarlierCut, ...]:
-        """Return what is in the file; a line that is not this tool's stands for a cut of which nothing is known.
+        """Return what is in the file; lines that are not this tool's stand for a cut of which nothing is known.
 
-        A torn last line comes from a run that was killed before it cut anything.
+        A torn last line of its own comes from a run that was killed before it cut anything.
 
         Raises:
             OSError: it cannot be read.
@@ -469,8 +472,9 @@ def _to_line(document: Mapping[str, Any]) -> bytes:
 
 
 def _entries(data: bytes) -> tuple[EarlierCut, ...]:
-    *lines, _torn = data.split(b"\n")
+    *lines, torn = data.split(b"\n")
     entries: list[EarlierCut] = []
+    has_unreadable = not _is_begun(torn)
     for line in lines:
         try:
             document = json.loads(line)
@@ -486,8 +490,14 @@ def _entries(data: bytes) -> tuple[EarlierCut, ...]:
                     for entry in entries
                 ]
         except (ValueError, KeyError, TypeError, RecursionError):
-            entries.append(EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True))
-    return tuple(entries)
+            has_unreadable = True
+    return (*entries, _UNREADABLE) if has_unreadable else tuple(entries)
+
+
+def _is_begun(torn: bytes) -> bool:
+    """Return whether *torn* is as much of a line as a kill lets this tool write, or zeros in place of it."""
+    begun = torn.rstrip(b"\0")[: len(_BEGINNING)]
+    return _BEGINNING.startswith(begun)
 
 
 def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:

@@ -189,9 +189,7 @@ class EarlierCut:
 
     def __str__(self) -> str:
         if not self.partition:
-            return (
-                f"cut by an earlier run: a line of {CUT_LEDGER} cannot be read. Remedy: see quarantine list"
-            )
+            return f"cut by an earlier run: not all of {CUT_LEDGER} can be read. Remedy: see quarantine list"
         when = self.time_text
         if not self.cuts:
             return f"{self.partition}: found by an earlier run, at {when}: {'; '.join(map(str, self.holes))}"
@@ -225,6 +223,7 @@ class LogDirReport:
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
             partition.
         earlier_cuts: what earlier runs have cut, or found missing, and not reported.
+        is_begun: whether it begins with the journal of an interrupted run: `undo` refuses until one has ended.
     """
 
     log_dir: str
@@ -246,6 +245,7 @@ class LogDirReport:
     quarantine_needed_bytes: int = 0
     quarantine_free_bytes: int = 0
     earlier_cuts: tuple[EarlierCut, ...] = ()
+    is_begun: bool = False
 
     @property
     def all_notes(self) -> tuple[Note, ...]:

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.engine.loss import amount_text, loss_text, lost_offsets, total_text
 from recovery.load.model import Cut
 from recovery.logdir.undo_command import undo_commands
+from recovery.problem import Problem
 from recovery.quantity import bytes_text, count_text, exact_bytes_text, offsets_text
 from recovery.watch.phases import PhaseTime
+from segfmt.errors import FileNameError
+from segfmt.filenames import read_folder_name
 
 if TYPE_CHECKING:
     from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport, RecoveryReport
@@ -24,8 +28,8 @@ PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
 _MOST_LOGS = 20
 """Logs of one kind of problem that are listed; the others are counted, unless more is asked for."""
 _UNFINISHED = ("offline", "interrupted")
-_NUMBER = re.compile(r"(?<![^\s(])\d+(?:,\d{3})*(?![^\s,.:;)])")
-"""A number by itself, not a digit in a path."""
+_VARIABLE = re.compile(r"(?<![^\s(])(?:\d+(?:,\d{3})*|'[^']*')(?![^\s,.:;)])")
+"""What may differ in the same problem of several logs: a number by itself, not a digit in a path; a quoted name."""
 _MOST_NAMED = 3
 """Names in a line about several logs."""
 
@@ -34,6 +38,8 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
     """Yield the lines of *report*, without line ends; names in them are not escaped."""
     most = None if verbosity >= EACH_PARTITION else _MOST_LOGS
     yield from _problems(report, most)
+    if verbosity > PROBLEMS_ALONE:
+        yield from _repairs(report, most)
     yield from _notes(report, most, with_info=verbosity > PROBLEMS_ALONE)
     if verbosity <= PROBLEMS_ALONE:
         return
@@ -57,34 +63,37 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
 
 def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
     for log_dir in report.log_dirs:
-        yield from _log_dir_problems(log_dir, "TO BE REPAIRED" if report.dry_run else "REPAIRED")
-    if _is_kept_open_by_choice(report):
-        yield from _not_chosen(report)
+        yield from _log_dir_problems(log_dir)
     for status in ("failed", "refused"):
         yield from _left_alone([one for one in report.partitions if one.status == status], most)
     cut = [one for one in report.partitions if one.losses]
     cut.sort(key=lambda one: (-lost_offsets(one.losses), -one.truncated_bytes, one.log_dir, one.folder))
-    verb = "TO BE CUT" if report.dry_run else "CUT"
     quarantines = {log_dir.log_dir: log_dir.quarantine for log_dir in report.log_dirs}
     for one in cut[:most]:
-        yield from _cut_lines(one, verb, quarantines.get(one.log_dir))
-    if rest := cut[len(cut[:most]) :]:
+        yield from _cut_lines(one, _cut_word(report, one).upper(), quarantines.get(one.log_dir))
+    for word, rest in _by_cut_word(report, cut[len(cut[:most]) :]).items():
         size_bytes = exact_bytes_text(sum(one.truncated_bytes for one in rest))
         where = "-v lists them" if report.dry_run else "quarantine list --format json has them"
-        yield f"{verb} {count_text(len(rest), 'more log')}: {size_bytes} ({where})"
+        yield f"{word.upper()} {count_text(len(rest), 'more log')}: {size_bytes} ({where})"
     missing = [(one, hole) for one in report.partitions for hole in one.holes]
     yield from (f"MISSING {_path(one)}: {hole}" for one, hole in missing[:most])
     if rest_count := len(missing) - len(missing[:most]):
         yield f"MISSING in {count_text(rest_count, 'more place')} (verify names them)"
     yield from _earlier(report, most)
+    if _is_kept_open_by_choice(report):
+        yield from _not_chosen(report)
 
 
-def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
-    texts = [str(problem).removeprefix(f"{log_dir.log_dir}: ") for problem in log_dir.problems]
+def _log_dir_problems(log_dir: LogDirReport) -> Iterator[str]:
+
+    def short(text: str) -> str:
+        return text.removeprefix(f"{log_dir.log_dir}: ").removeprefix(os.path.join(log_dir.log_dir, ""))
+
+    texts = [short(str(problem)) for problem in log_dir.problems]
     if log_dir.status == "interrupted":
         yield f"INTERRUPTED {log_dir.log_dir}: {log_dir.error}"
     elif log_dir.status == "offline":
-        first, *texts = texts or [(log_dir.error or "").removeprefix(f"{log_dir.log_dir}: ")]
+        first, *texts = texts or [short(log_dir.error or "")]
         yield f"OFFLINE {log_dir.log_dir}: {first}"
     elif texts:
         first, *texts = texts
@@ -92,12 +101,26 @@ def _log_dir_problems(log_dir: LogDirReport, repaired: str) -> Iterator[str]:
     yield from (f"    {text}" for text in texts)
     if log_dir.status == "offline" and log_dir.partitions:
         yield "    what was not reached is as it was"
-    yield from (f"{repaired} {log_dir.log_dir}: {repair}" for repair in log_dir.repairs)
+
+
+def _repairs(report: RecoveryReport, most: int | None) -> Iterator[str]:
+    """Yield what was moved away, or would be: the first of those with the same reason, and how many there are."""
+    word = "TO BE REPAIRED" if report.dry_run else "REPAIRED"
+    for log_dir in report.log_dirs:
+        alike: dict[str, list[str]] = {}
+        for repair in log_dir.repairs:
+            reason = repair.partition(" to quarantine: ")[2]
+            alike.setdefault(_VARIABLE.sub("N", reason), []).append(repair)
+        for repairs in alike.values():
+            shown = repairs if most is None else repairs[:_MOST_NAMED]
+            yield from (f"{word} {log_dir.log_dir}: {repair}" for repair in shown)
+            if len(repairs) > len(shown):
+                yield f"{word} {log_dir.log_dir}: {len(repairs) - len(shown):,} more like these (-v lists them)"
 
 
 def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
     """Yield what was refused, or has failed: what is the same in several logs once."""
-    groups = _grouped(partitions, lambda one: tuple(_NUMBER.sub("N", text) for text in _why(one)))
+    groups = _grouped(partitions, lambda one: tuple(_VARIABLE.sub("N", text) for text in _why(one)))
     for _, ones in groups[:most]:
         word = ones[0].status.upper()
         if len(ones) == 1:
@@ -113,34 +136,54 @@ def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iter
 
 
 def _common_why(partitions: Sequence[PartitionReport]) -> str:
-    """Return why *partitions* were left alone: numbers that differ, and they alone may, are "from ... to ..."."""
+    """Return why *partitions* were left alone; where a number or a quoted name differs, all that it is."""
     texts = ["; ".join(_why(one)) for one in partitions]
-    numbers = [
-        sorted(set(found), key=lambda text: int(text.replace(",", "")))
-        for found in zip(*map(_NUMBER.findall, texts), strict=True)
-    ]
-    of_each = iter(numbers)
+    of_each = iter([*zip(*map(_VARIABLE.findall, texts), strict=True)])
+    return _VARIABLE.sub(lambda _: _any_of(next(of_each)), texts[0])
 
-    def span(_: re.Match[str]) -> str:
-        found = next(of_each)
-        return found[0] if len(found) == 1 else f"{found[0]} to {found[-1]}"
 
-    return _NUMBER.sub(span, texts[0])
+def _any_of(found: Collection[str]) -> str:
+    """Return *found* in words: "3", "0 or 370", "between 0 and 1,200", "'a', 'b' or another"."""
+    different = [*dict.fromkeys(found)]
+    if all(text[0].isdigit() for text in different):
+        different.sort(key=lambda text: int(text.replace(",", "")))
+        if len(different) > 2:
+            return f"between {different[0]} and {different[-1]}"
+    if len(different) > 2:
+        return f"{different[0]}, {different[1]} or another"
+    return " or ".join(different)
 
 
 def _reasons(partition: PartitionReport) -> Sequence[str]:
     """Return why a log was left alone, without its own name, which stands before it."""
-    texts = [*map(str, partition.problems)] or partition.reasons or ["it does not say why"]
+    texts = [*_problem_texts(partition)] or partition.reasons or ["it does not say why"]
     return [
         text.removeprefix(f"{partition.folder}: ").removeprefix(f"{_path(partition)}: ") for text in texts
     ]
+
+
+def _problem_texts(partition: PartitionReport) -> Iterator[str]:
+    """Yield the problems of a log as text: what is the same in several files once."""
+    alike: dict[str, list[Problem]] = {}
+    for problem in partition.problems:
+        alike.setdefault(_shared_text(problem, _path(partition)), []).append(problem)
+    for text, problems in alike.items():
+        files = [problem.file for problem in problems]
+        yield str(problems[0]) if len(problems) == 1 else f"{_listed(files)}: {text}"
+
+
+def _shared_text(problem: Problem, folder: str) -> str:
+    """Return *problem* in the words for all files with the same one, of which *folder* has all."""
+    below = problem.remedy_below
+    remedy = problem.remedy if below is None else f"{below} {shlex.quote(folder)}"
+    return f"{problem.detail}. Remedy: {remedy}"
 
 
 def _why(partition: PartitionReport) -> tuple[str, ...]:
     """Return why a log was left alone, in words that are the same for others with the same problem."""
     if partition.problems:  # several files may have the same
         return tuple(
-            dict.fromkeys(f"{problem.detail}. Remedy: {problem.remedy}" for problem in partition.problems)
+            dict.fromkeys(_shared_text(problem, partition.log_dir) for problem in partition.problems)
         )
     return tuple(reason.replace(_path(partition), "...") for reason in partition.reasons)
 
@@ -229,9 +272,13 @@ def _grouped(
 
 
 def _named(partitions: Sequence[PartitionReport]) -> str:
-    shown = partitions[:_MOST_NAMED]
-    more = len(partitions) - len(shown)
-    return ", ".join(map(_path, shown)) + (f" and {more:,} more" if more else "")
+    return _listed([*map(_path, partitions)])
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = names[:_MOST_NAMED]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def _others(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
@@ -298,8 +345,8 @@ def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
         parts = [_why_no_log(report)]
     ended = "; dry run, nothing was changed" if report.dry_run else ""
     yield f"{', '.join(parts)}, in {report.duration_ms / 1000:.1f} s{ended}"
-    if cuts := [cut for one in report.partitions for cut in one.losses]:
-        yield f"{_cut_word(report)}: {total_text(cuts)}"
+    for word, ones in _by_cut_word(report, [one for one in report.partitions if one.losses]).items():
+        yield f"{word}: {total_text([cut for one in ones for cut in one.losses])}"
 
 
 def _why_no_log(report: RecoveryReport) -> str:
@@ -309,8 +356,18 @@ def _why_no_log(report: RecoveryReport) -> str:
     return "no log was looked at" if is_offline else "no log was found"
 
 
-def _cut_word(report: RecoveryReport) -> str:
-    return "to be cut" if report.dry_run else "cut"
+def _cut_word(report: RecoveryReport, partition: PartitionReport) -> str:
+    """Return whether a log was cut: before a dry run a run may have cut it that was interrupted."""
+    return "to be cut" if report.dry_run and not partition.quarantined else "cut"
+
+
+def _by_cut_word(
+    report: RecoveryReport, partitions: Iterable[PartitionReport]
+) -> dict[str, list[PartitionReport]]:
+    words: dict[str, list[PartitionReport]] = {}
+    for one in partitions:
+        words.setdefault(_cut_word(report, one), []).append(one)
+    return words
 
 
 def _removed_word(report: RecoveryReport) -> str:
@@ -319,13 +376,13 @@ def _removed_word(report: RecoveryReport) -> str:
 
 def _counts(report: RecoveryReport) -> Iterator[str]:
     """Yield how many logs ended in each way, and of those that are sound what was read."""
-    words = {"recovered": "recovered", "unchanged": "unchanged", "truncated": _cut_word(report)}
-    for status, word in (words | {"refused": "refused", "failed": "failed"}).items():
+    for status in ("recovered", "unchanged", "truncated", "refused", "failed"):
         ones = [one for one in report.partitions if one.status == status]
         is_sound = status in ("recovered", "unchanged")
         read_bytes = sum(one.scanned_bytes for one in ones) if is_sound else 0
-        if ones:
-            yield f"{len(ones):,} {word}" + (f" ({bytes_text(read_bytes)} read)" if read_bytes else "")
+        read = f" ({bytes_text(read_bytes)} read)" if read_bytes else ""
+        words = _by_cut_word(report, ones) if status == "truncated" else {status: ones}
+        yield from (f"{len(ended):,} {word}{read}" for word, ended in words.items() if ended)
 
 
 def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
@@ -347,8 +404,18 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
 
 
 def _not_chosen(report: RecoveryReport) -> Iterator[str]:
-    if left := sum(len(log_dir.not_chosen) for log_dir in report.log_dirs):
-        yield f"{count_text(left, 'log')} not chosen, and left as {'it was' if left == 1 else 'they were'}"
+    if left := [name for log_dir in report.log_dirs for name in log_dir.not_chosen]:
+        what = count_text(len(left), "log" if all(map(_is_logs, left)) else "folder")
+        yield f"{what} not chosen, and left as {'it was' if len(left) == 1 else 'they were'}"
+
+
+def _is_logs(folder: str) -> bool:
+    """Return whether *folder* has the name of a log's, in any stage of its life."""
+    try:
+        read_folder_name(folder)
+    except FileNameError:
+        return False
+    return True
 
 
 def _is_kept_open_by_choice(report: RecoveryReport) -> bool:
@@ -386,7 +453,7 @@ def _kept_runs(report: RecoveryReport) -> dict[str, set[str]]:
     """
     kept: dict[str, set[str]] = {}
     for log_dir in report.log_dirs:
-        if log_dir.status in _UNFINISHED and not report.dry_run:
+        if log_dir.is_begun if report.dry_run else log_dir.status in _UNFINISHED:
             continue
         folders = {cut.quarantine for cut in log_dir.earlier_cuts}
         # A run that has changed no partition is taken back with the one before

@@ -27,10 +27,10 @@ from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.logdir.inventory import LogDirInventory
 from recovery.logdir.listing import file_stat, list_files
-from recovery.logdir.quarantine_place import JOURNAL, quarantine_root, started_ms_of
+from recovery.logdir.quarantine_place import JOURNAL, given_place, quarantine_root, started_ms_of
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.plan.commit import Commit
-from recovery.read.file_system import is_folder, keeps_inodes, look_at
+from recovery.read.file_system import is_folder, is_there, keeps_inodes, look_at
 from recovery.version import VERSION
 from recovery.write.durable import remove_empty_folder, remove_file
 from recovery.write.journal import Journal, listing_digest, remove_unfinished
@@ -88,6 +88,23 @@ class RunJournal:
     def is_begun(self) -> bool:
         """Whether there is one."""
         return self._journal is not None
+
+    @property
+    def is_anything_begun(self) -> bool:
+        """Whether a run was interrupted, be it with another quarantine."""
+        return self.is_begun or any(map(self._is_begun_in, self._other_places()))
+
+    def _is_begun_in(self, place: str | None) -> bool:
+        with contextlib.suppress(OSError):  # it may be gone by now
+            return is_there(os.path.join(quarantine_root(self._log_dir, place), JOURNAL))
+        return False
+
+    def _other_places(self) -> set[str | None]:
+        """Return where else quarantine may be, each as `--quarantine-dir` is given: the ledger names the runs."""
+        runs: list[str] = []
+        with contextlib.suppress(OSError):
+            runs += (entry.quarantine for entry in self._ledger.entries() if entry.quarantine is not None)
+        return {None, *(given_place(self._log_dir, run) for run in runs)} - {self._quarantine_dir}
 
     @property
     def now_ms(self) -> int | None:
@@ -255,8 +272,11 @@ class RunJournal:
             had_clean_shutdown=inventory.had_clean_shutdown,
             folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
         )
-        if self._quarantine_dir is not None:
-            RunJournal(self._log_dir, is_forgotten=True).abandon()  # what it says is obsolete now
+        for place in self._other_places():
+            with contextlib.suppress(
+                OSError, JournalError
+            ):  # it may be gone by now; what it says is obsolete
+                RunJournal(self._log_dir, quarantine_dir=place, is_forgotten=True).abandon()
         files = own_files(self._log_dir)
         before = {name: stat for name, stat in files.items() if not name.endswith(TEMPORARY_SUFFIX)}
         commit = Commit(folder=LOG_DIR_ITSELF, before=before, staged={}, actions=())

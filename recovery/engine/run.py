@@ -98,6 +98,7 @@ class Engine:
         self._phases = Phases()
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
+        self._begun_dirs: set[str] = set()
         self._earlier_cuts: dict[str, tuple[EarlierCut, ...]] = {}
         self._notes: dict[str, list[Note]] = {}
         self._is_clock_obsolete = False
@@ -166,7 +167,11 @@ class Engine:
             release=self._broker.release,
             duration_ms=int((time.monotonic() - started_s) * 1000),
             log_dirs=tuple(
-                replace(report, notes=(*self._notes.get(report.log_dir, ()), *report.notes))
+                replace(
+                    report,
+                    notes=(*self._notes.get(report.log_dir, ()), *report.notes),
+                    is_begun=report.log_dir in self._begun_dirs,
+                )
                 for report in sorted(
                     [*reports, *self._offline_reports()],
                     key=lambda log_dir_report: order[log_dir_report.log_dir],
@@ -221,6 +226,7 @@ class Engine:
                 )
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
+        self._begun_dirs = {path for path, journal in self._journals.items() if journal.is_anything_begun}
         # Once none is refused
         for log_dir, journal in [*self._journals.items()] if self._options.restart else ():
             try:

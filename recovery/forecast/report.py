@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -181,7 +182,11 @@ class EstimateReport:
         )
 
     def _problem_lines(self) -> list[str]:
-        unread = [f"NOT READ {one.log_dir}: {one.error}" for one in self.log_dirs if one.error is not None]
+        unread = [
+            f"NOT READ {one.log_dir}: {one.error.removeprefix(os.path.join(one.log_dir, ''))}"
+            for one in self.log_dirs
+            if one.error is not None
+        ]
         problems = [line for one in self.log_dirs for line in _log_dir_problems(one)]
         if len(problems) > _MOST_PROBLEMS:
             others = len(problems) - _MOST_PROBLEMS

@@ -156,10 +156,10 @@ class _Account:
                 gone = _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
                 cut = _cut_of(gone, self._reader)
                 if cut is None:
-                    location = f"{part.file} from byte {part.origin_position}"
+                    location = f"{part.file} from byte {part.origin_position:,}"
                     why_harmless = "other segments have these batches, or they are below the log start"
                     self.warnings.append(
-                        f"{location}: {part.size_bytes} bytes cut: {departure.cause.reason}; {why_harmless}"
+                        f"{location}: {part.size_bytes:,} bytes cut: {departure.cause.reason}; {why_harmless}"
                     )
                     return None
                 is_scattered = cut.size_bytes < part.size_bytes
@@ -276,7 +276,7 @@ class _Account:
             lost = [cut for cut in cuts if cut.reason == reason]
             files = lost[0].file if len(lost) == 1 else f"{lost[0].file} and {len(lost) - 1} more"
             count, size_bytes = sum(cut.batch_count for cut in lost), sum(cut.size_bytes for cut in lost)
-            self.warnings.append(f"{files}: {count} batches, {size_bytes} bytes have left the log: {reason}")
+            self.warnings.append(f"{files}: {count:,} batches, {size_bytes:,} bytes leave the log: {reason}")
 
     # -- what is live ---------------------------------------------------------------------------------------
 

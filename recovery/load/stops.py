@@ -109,7 +109,7 @@ def words_of_a_wrong_marker(
         byte_count: how many bytes follow; 0 if the log ends before its recovery point.
     """
     facts = (
-        f"{byte_count} bytes of {log} from byte {end_position} on are not batches that a broker sees. It takes "
+        f"{byte_count:,} bytes of {log} from byte {end_position:,} on are not batches that a broker sees. It takes "
         f"{log_end_offset} for the log end, reuses the offsets from there on and appends after these bytes"
         if byte_count
         else f"the log ends at {log_end_offset}, before its recovery point {recovery_point}. The offsets between "

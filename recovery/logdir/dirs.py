@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
+from typing import Literal
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
@@ -20,6 +21,7 @@ from recovery.read.file_system import absolute, is_folder, is_same, is_there, ne
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
@@ -62,19 +64,22 @@ class BrokerDirs:
     notes: tuple[str, ...] = ()
 
 
+MayBeMissing = Literal["none", "some", "all"]
+
+
 def find_broker_dirs(
     log_dirs: Sequence[str] | None,
     properties: Mapping[str, str],
     *,
     quarantine_dir: str | None = None,
     may_be_foreign: bool = False,
-    may_be_missing: bool = False,
+    may_be_missing: MayBeMissing = "none",
 ) -> BrokerDirs:
     """Return the dirs that *log_dirs* names or, if it is None, the properties.
 
     Args:
         may_be_foreign: whether a folder that no broker has ever opened is accepted, since nothing is written.
-        may_be_missing: whether a log dir that is not there is accepted, as one that is offline.
+        may_be_missing: which log dirs that are not there are accepted, as those that are offline.
 
     Raises:
         UsageError: a path that is missing, relative or named twice, or a quarantine inside one, or without a name.
@@ -161,23 +166,23 @@ def refuse_relative(path: str, key: str, option: str) -> None:
     raise UsageError(f"{key}: {path}: {fault}. Remedy: give the absolute path with {option}")
 
 
-def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, ...]:
+def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: MayBeMissing) -> tuple[str, ...]:
     """Return the log dirs as absolute paths, each of them a separate folder, or one that cannot be looked at.
 
     Kafka: LogManager.createAndValidateLogDirs. Differs: a missing log dir is not created.
     """
     entries: dict[tuple[int, int], str] = {}
+    missing: list[UsageError] = []
     if odd := [entry for entry in broker.log_dirs if "\0" in entry]:
         raise UsageError(f"log.dirs: {odd[0]!r}: no path can have a zero byte. Remedy: correct it")
     paths = {entry: absolute(entry) for entry in broker.log_dirs}
     for entry, path in paths.items():
         try:
             if not is_folder(path):
-                if may_be_missing:
-                    continue
                 fault = "not a folder" if is_there(path) else "no such log dir"
                 why = "" if broker.names_log_dirs else by_default(broker)
-                raise UsageError(f"{path}: {fault}{why}. {CHECK_MOUNT}")
+                missing.append(UsageError(f"{path}: {fault}{why}. {CHECK_MOUNT}"))
+                continue
             status = os.stat(path)
         except OSError:
             continue  # the log dir goes offline when it is locked
@@ -187,6 +192,8 @@ def _log_dir_paths(broker: BrokerConfig, *, may_be_missing: bool) -> tuple[str, 
                 f"log.dirs: {other} and {entry} are the same folder (KafkaException stops the broker). "
                 "Remedy: name it once"
             )
+    if missing and (may_be_missing == "none" or (may_be_missing == "some" and len(missing) == len(paths))):
+        raise missing[0]
     return tuple(paths.values())
 
 
@@ -327,7 +334,8 @@ def refuse_missing_partitions(is_chosen: PartitionChoice, log_dirs: Sequence[str
     for name in () if is_chosen.is_everything else _names_in(log_dirs):
         with suppress(FileNameError):
             folder = read_folder_name(name)
-            if folder.state in (FolderState.CURRENT, FolderState.FUTURE):
+            is_left_alone = folder.topic == CLUSTER_METADATA_TOPIC  # each start of a broker recovers it
+            if folder.state in (FolderState.CURRENT, FolderState.FUTURE) and not is_left_alone:
                 is_chosen(folder)
     is_chosen.refuse_missing(", ".join(log_dirs))
 

@@ -49,10 +49,7 @@ def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
     """
     roots = quarantine_roots(log_dir, quarantine_dir)
     begun = (root for root in roots if any(is_there(os.path.join(root, journal)) for journal in JOURNALS))
-    root = next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
-    if is_there(root) and not is_folder(root):
-        raise OddFileError(errno.ENOTDIR, "not a folder, but quarantine belongs there", root)
-    return root
+    return next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
 
 
 def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
@@ -61,13 +58,21 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
     A log dir may be named by a link, and have been named by another one before: its real path comes first.
 
     Raises:
-        OddFileError: one of them is a link that neither root nor this user has made: it may lead anywhere.
-        OSError: one of them cannot be looked at.
+        OddFileError: one of them is no folder, or a link that neither root nor this user has made: it may lead
+            anywhere.
+        OSError: one of them cannot be looked at, or is a link that leads nowhere: its file system is not mounted.
     """
     roots = possible_roots(log_dir, quarantine_dir)
     for root in roots:
         if is_link(root) and os.lstat(root).st_uid not in (0, os.geteuid()):
             raise OddFileError(errno.ELOOP, "a link of another user, which is not followed", root)
+        if is_link(root) and not is_there(os.path.realpath(root)):
+            detail = (
+                "a link that leads nowhere. Remedy: mount the file system of quarantine, or remove the link"
+            )
+            raise OSError(errno.EIO, detail, root)
+        if is_there(root) and not is_folder(root):
+            raise OddFileError(errno.ENOTDIR, "not a folder, but quarantine belongs there", root)
     return roots
 
 

@@ -24,8 +24,12 @@ def undo_commands(kept: Mapping[str, Collection[str]], does: str) -> Iterator[st
         for place, run_count in Counter(given_place(log_dir, folder) for folder in folders).items():
             together.setdefault((place, run_count), []).append(log_dir)
     for (place, run_count), log_dirs in together.items():
-        options = f"--log-dirs {shlex.quote(','.join(log_dirs))}"
-        if place is not None:
-            options += f" --quarantine-dir {shlex.quote(place)}"
         this = f"this {does}" if run_count == 1 else f"this, {run_count} times, {does} run by run"
-        yield f"{this}: kafka-log-recovery undo {options}"
+        yield f"{this}: {undo_command(log_dirs, place)}"
+
+
+def undo_command(log_dirs: Collection[str], quarantine_dir: str | None, *, run: str | None = None) -> str:
+    """Return the command that takes the newest run of *log_dirs* back, or *run* and those after it."""
+    words = ["kafka-log-recovery", "undo", "--log-dirs", ",".join(log_dirs)]
+    words += [] if quarantine_dir is None else ["--quarantine-dir", quarantine_dir]
+    return shlex.join([*words, *([] if run is None else ["--run", run])])

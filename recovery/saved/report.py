@@ -7,6 +7,7 @@ that the file system gets back: none for a file that has a second name in the lo
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -116,9 +117,9 @@ class QuarantineListing:
         lines = []
         for log_dir in self.log_dirs:
             if log_dir.error is not None:
-                lines.append(
-                    f"{log_dir.log_dir}: cannot be looked at: {log_dir.error.removeprefix(f'{log_dir.log_dir}: ')}"
-                )
+                why = log_dir.error.removeprefix(f"{log_dir.log_dir}: ")
+                why = why.removeprefix(os.path.join(log_dir.log_dir, ""))
+                lines.append(f"{log_dir.log_dir}: cannot be looked at: {why}")
                 continue
             unfinished = [f"a run is at work or was interrupted: {path}" for path in log_dir.unfinished]
             if verbosity < 0:

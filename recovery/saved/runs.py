@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from recovery.logdir.quarantine_place import run_order, started_ms_of
+from recovery.logdir.quarantine_place import JOURNALS, run_order, started_ms_of
 from recovery.plan.manifest import MOST_DEPTH, Manifest, StoredEntry, StoredLog, is_segment, read_manifest
 from recovery.read.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
 from recovery.watch.tally import Tally
@@ -164,6 +164,8 @@ def check_run(run: QuarantineRun, tally: Tally | None = None) -> list[str]:
     """
     tally = tally or Tally()
     problems = list(run.manifest.problems)
+    if run.manifest.has_torn_end and not any(is_there(os.path.join(run.root, name)) for name in JOURNALS):
+        problems.append("the last line of the manifest is cut off, and no run or undo is to be resumed")
     with opened_folder(run.root) as root, opened_folder(run.name, at=root) as folder:
         for entry in run.counted:
             problems += _problems_of(run, folder, entry)

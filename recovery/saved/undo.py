@@ -347,7 +347,8 @@ class _RunUndoing:
                 f"{self._log_dir}: changed since run {self.run} recovered it: {', '.join(changed[:5])}{and_more}. "
                 "Nothing was changed, and the bytes stay in quarantine. Remedy: if a later run made the changes, take "
                 "that back first: it may have another --quarantine-dir, or an earlier name if the clock was set back; "
-                "there is no remedy if a broker was at work, or if that run was purged"
+                "there is no remedy if a broker was at work, or if that run was purged; quarantine list --verify tells "
+                "whether the manifest is whole"
             )
 
     def _others_in_new(self, change: Change) -> list[str]:

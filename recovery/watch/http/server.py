@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import selectors
 import socket
 import time
@@ -276,8 +277,13 @@ def _listen(host: str, port: int) -> socket.socket:
             (ip, port, *scope), family=family, dualstack_ipv6=is_dual, backlog=_BACKLOG
         )
     except (OSError, UnicodeError) as error:
+        # Python adds the address to what the system says.
+        number = (
+            error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
+        )
+        reason = os.strerror(number) if number else error_text(error)
         raise UsageError(
-            f"Cannot serve metrics at {host} port {port}: {error_text(error)}. Remedy: choose another "
+            f"Cannot serve metrics at {host} port {port}: {reason}. Remedy: choose another "
             "--metrics-port, or an address of this machine as --metrics-host"
         ) from error
 

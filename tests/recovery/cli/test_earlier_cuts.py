@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -103,6 +104,28 @@ def test_killed_behind_a_hand_over(
     process.communicate()
     options = tuple(str(sample.root / one) if one == "elsewhere" else one for one in options)
     assert_told_once(sample, expected, *options)
+
+
+def test_killed_with_quarantine_elsewhere(sample: Sample, expected: dict[str, Cuts]) -> None:
+    """The next run, which does not look there, ends what was begun: the commands that it names put all back."""
+    before = {log_dir: tree_of(log_dir) for log_dir in sample.log_dirs}
+    elsewhere = ("--quarantine-dir", str(sample.root / "elsewhere"))
+    process = start_paused("PartitionFinished", 1, *arguments_of(sample, *elsewhere))
+    process.kill()
+    process.communicate()
+    dry = recover(sample, "--dry-run", "--format", "text")
+    assert "EARLIER " in dry.stdout
+    assert "kafka-log-recovery undo" not in dry.stdout
+    done = recover(sample, "--format", "text")
+    assert done.exit_code == 2
+    commands = [
+        line.partition("kafka-log-recovery ")[2] for line in done.stdout.splitlines() if " undo " in line
+    ]
+    assert len(commands) == 2
+    for command in commands:
+        undone = run(*shlex.split(command))
+        assert undone.exit_code == 0, undone.stderr
+    assert {log_dir: tree_of(log_dir) for log_dir in sample.log_dirs} == before
 
 
 @pytest.mark.parametrize("options", [(), ("--restart",), ("--quarantine-dir", "elsewhere")])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +16,7 @@ from recovery.problem import ProblemRule
 from tests import ROOT
 from tests.documents.json_schema import violations
 from tests.logs.samples import SAMPLE_NAMES, Sample, tree_of, unpack
-from tests.runs.command import recover, run
+from tests.runs.command import RECOVERY, recover, run, run_unheard
 from tests.runs.driving import footprint
 
 KAFKA_LINE = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARN|ERROR) ")
@@ -204,3 +206,12 @@ def tear(sample: Sample, folder: str) -> None:
 
 def partitions(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [partition for log_dir in report["logDirs"] for partition in log_dir["partitions"]]
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["help", "recover"], ["recover", "--help"]])
+def test_help_that_nobody_gets_is_an_error_unless_nobody_wants_it(arguments: list[str]) -> None:
+    exit_code, stderr = run_unheard(*arguments)
+    assert exit_code == 1
+    assert "No space left on device" in stderr
+    closed = subprocess.run([*RECOVERY, *arguments], capture_output=True, preexec_fn=lambda: os.close(1))
+    assert (closed.returncode, closed.stderr) == (0, b"")

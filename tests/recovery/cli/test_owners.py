@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -336,6 +338,22 @@ def test_root_that_may_give_nothing_away_is_told_so_before_anything_is_touched(s
         ".",
         ".lock",
     }
+
+
+def test_one_command_helps_where_all_files_of_a_log_are_roots(sample: Sample) -> None:
+    """Nobody is told to change the owner and to run as root: after the former the latter is needless."""
+    folder = sample.log_dirs[1] / "late-1"
+    for path in folder.iterdir():
+        os.chown(path, 0, 0)
+        path.chmod(0o644)
+    done = run_as_brokers_user(sample, "--dry-run", "--format", "text")
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("REFUSED "))
+    assert line.startswith(f"REFUSED {folder}: ")
+    assert "not give a file to another user" not in done.stdout
+    command = line.partition(" Remedy: ")[2]
+    assert command.startswith("chown -R ")
+    subprocess.run(shlex.split(command), check=True)
+    assert run_as_brokers_user(sample).exit_code in (0, 2)
 
 
 @pytest.mark.parametrize("owner", [OWNER, 0])

@@ -258,6 +258,43 @@ class TestList:
         assert "    verified: everything is there\n" in text
         assert Ran(capsys, "list", "--log-dirs", log_dir).exit_code == 0
 
+    def test_a_manifest_that_is_cut_off_is_damaged_unless_its_run_goes_on(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        manifest = runs[1].path / "manifest.jsonl"
+        manifest.write_bytes(manifest.read_bytes() + b'{"version": 1, "log_')
+        ran = Ran(capsys, "list", "--verify", "-q", "--log-dirs", log_dir)
+        assert ran.exit_code == 2
+        assert f"{runs[1].path}: damaged: the last line of the manifest is cut off" in ran.stdout
+        begin_run(runs[0].root, log_dir).close()
+        assert Ran(capsys, "list", "--verify", "-q", "--log-dirs", log_dir).exit_code == 0
+
+    def test_one_log_dir_of_two_is_gone(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        gone = log_dir.with_name("gone")
+        ran = Ran(capsys, "list", "--log-dirs", f"{gone},{log_dir}")
+        assert ran.exit_code == 4
+        first, *others = ran.stdout.splitlines()
+        assert first.startswith(f"{gone}: cannot be looked at: no such log dir, and nothing in quarantine")
+        assert str(runs[1].path) in "".join(others)
+
+    def test_a_quarantine_that_is_not_mounted_is_not_empty(
+        self, log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        place = log_dir.with_name(f"{log_dir.name}.quarantine")
+        place.symlink_to("/nowhere")
+        ran = Ran(capsys, "list", "--log-dirs", log_dir)
+        assert ran.exit_code == 1
+        assert ran.stdout == (
+            f"{log_dir}: cannot be looked at: {place}: a link that leads nowhere. Remedy: mount the file system of "
+            "quarantine, or remove the link\n"
+        )
+        assert main(["undo", "--log-dirs", str(log_dir)]) == 1
+        told = capsys.readouterr().err
+        assert f"{place}: a link that leads nowhere. Nothing was changed. Remedy: mount " in told
+        assert told.count("Remedy: ") == 1
+
     def test_an_interrupted_run_is_said(
         self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -36,7 +36,8 @@ def test_runs_that_are_left_are_named_with_the_option_that_takes_them_back(
     newest, left = capsys.readouterr().out.splitlines()
     assert newest.startswith(f"{log_dir}: run {second}, ")
     assert left == (
-        f"{log_dir}: 1 earlier run not taken back: the same command with --run {first} does that, too"
+        f"{log_dir}: 1 earlier run not taken back; this does that, too: "
+        f"kafka-log-recovery undo --log-dirs {log_dir} --run {first}"
     )
     assert _lost(in_between, tree_of(log_dir)) == []
     assert main([*undo, "--run", first]) == 0

@@ -252,6 +252,9 @@ def test_a_configuration_that_names_no_log_dir_is_told_of(tmp_path: Path) -> Non
     done = run("recover", "-c", config, "--property", f"log.dir={tmp_path / 'nope'}")
     assert_one_line(done, "nope: no such log dir. Remedy: check the path")
     if not Path("/tmp/kafka-logs").exists():
+        config.write_text("\ufefflog.dirs=/var/lib/kafka\n", encoding="utf-8")
+        meant = "a byte order mark, for Kafka a part of its first key, log.dirs: save it without"
+        assert_one_line(run("recover", "-c", config), "/tmp/kafka-logs: no such log dir", meant)
         config.write_text("log.dirz=/var/lib/kafka\n")
         for command in (("recover",), ("verify",), ("estimate",), ("undo",), ("quarantine", "list")):
             done = run(*command, "-c", config)
@@ -575,6 +578,7 @@ def test_an_unknown_option_is_referred_to_the_help_of_its_command(words, program
     ("words", "meant"),
     [
         (["--versoin"], "is --version meant?"),
+        (["RECOVER"], "is recover meant?"),
         (["--log-dirs", "x", "recover"], "--log-dirs; options come behind the command"),
         (["archive", "--metadata", "x", "metrics"], "--metadata; options come behind the command"),
         (["archive", "verify", "x", "--layot", "plain"], "is --layout meant?"),

@@ -133,6 +133,18 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     assert_one_line(run("verify"), "--log-dirs")
 
 
+def test_one_log_dir_of_two_is_gone(sample: Sample, tmp_path: Path) -> None:
+    """A dead disk: the others are checked, and it is not passed over."""
+    gone = tmp_path / "gone"
+    log_dirs = ",".join(map(str, (gone, *sample.log_dirs)))
+    done = run("verify", "--log-dirs", log_dirs, "--progress", "none", "--format", "json")
+    assert done.exit_code == 4
+    missing, *others = done.report["logDirs"]
+    assert missing["logDir"] == str(gone)
+    assert missing["error"].startswith("no such log dir. Remedy: check the path")
+    assert all(other["error"] is None and other["partitions"] for other in others)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_it(sample: Sample, number: int, code: int) -> None:
     arguments = (

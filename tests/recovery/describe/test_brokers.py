@@ -156,3 +156,9 @@ def test_an_old_answer_that_the_library_cannot_read(monkeypatch: pytest.MonkeyPa
     cluster = Cluster({1: [OLD], 3: [OLD]})
     cluster.failures = [KeyError("brokers")]
     assert [one.broker for one in ask(monkeypatch, cluster).brokers] == [1, 3]
+
+
+@pytest.mark.parametrize("servers", ["", " ", ",", "localhost:abc", "localhost:", "a:9092,b:c"])
+def test_servers_that_cannot_be_are_refused(servers: str) -> None:
+    with pytest.raises(UsageError, match=r"--bootstrap-server .*: expected HOST:PORT"):
+        recovery.describe_log_dirs(bootstrap_servers=servers)

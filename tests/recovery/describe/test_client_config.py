@@ -79,7 +79,8 @@ def test_scram_names_are_escaped(mechanism: str) -> None:
     ("properties", "words"),
     [
         ({"sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name: not supported here"),
-        ({"acks": "all"}, "acks: not supported here"),
+        ({"acks": "all"}, "acks: not supported here. Remedy: leave it out"),
+        ({"security.protocl": "SSL"}, "security.protocl: not supported here; is security.protocol meant?"),
         ({"security.protocol": "TLS"}, "security.protocol=TLS: expected PLAINTEXT"),
         ({"request.timeout.ms": "0"}, "request.timeout.ms=0: expected an int32"),
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI: expected PLAIN"),

@@ -118,3 +118,15 @@ def test_by_the_command(sample: Sample) -> None:
     partitions = {one["partition"] for log_dir in done.report["logDirs"] for one in log_dir["partitions"]}
     assert partitions == {"tiny-batches-0", "codec-none-0"}
     assert sum(len(log_dir["notChosen"]) for log_dir in done.report["logDirs"]) == 27
+
+
+def test_the_metadata_log_is_not_there_to_be_chosen(sample: Sample) -> None:
+    """Each start of a broker recovers it, and no run does."""
+    for chosen in ({"topics": ("__cluster_metadata",)}, {"partitions": ("__cluster_metadata-0",)}):
+        with pytest.raises(UsageError, match=r"__cluster_metadata.*: not found in"):
+            recovered(sample, **chosen)
+
+
+def test_a_folder_that_is_no_log_is_not_counted_as_one(sample: Sample) -> None:
+    (sample.log_dirs[0] / "backup").mkdir()
+    assert "29 folders not chosen, and left as they were" in recovered(sample, partitions=(CHOSEN,)).to_text()

@@ -202,7 +202,7 @@ def test_without_inodes_the_length_tells(log_dir: Path, monkeypatch: pytest.Monk
     assert settled(log_dir) == []
 
 
-@pytest.mark.parametrize("data", [b"", b'{"version": 1, "partition": "t'])
+@pytest.mark.parametrize("data", [b"", b'{"ver', b'{"version": 1, "partition": "t', bytes(40)])
 def test_one_that_a_kill_has_left_empty_or_torn_goes(log_dir: Path, data: bytes) -> None:
     (log_dir / CUT_LEDGER).write_bytes(data)
     assert settled(log_dir) == []
@@ -268,4 +268,13 @@ def test_figures_that_cannot_be_are_those_of_a_line_that_cannot_be_read(log_dir:
     path.write_bytes(re.sub(name + rb": \d+", change, path.read_bytes()))
     (entry,) = ledger.settle()
     assert entry.partition == ""
-    assert "cannot be read" in str(entry)
+    assert "can be read" in str(entry)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\nxx\nxx"])
+def test_what_is_not_its_own_is_one_cut_of_which_nothing_is_known(log_dir: Path, end: bytes) -> None:
+    ledger, path = CutLedger(str(log_dir)), log_dir / CUT_LEDGER
+    ledger.add(report_of(log_dir, FIRST))
+    path.write_bytes(path.read_bytes() + b"x" * 500 + end)
+    own, unknown = ledger.entries()
+    assert (own.cuts, unknown.partition) == ((FIRST,), "")

@@ -221,7 +221,8 @@ def test_each_partition_and_each_action() -> None:
 
 
 def test_a_dry_run_says_so() -> None:
-    text = report(log_dir(TRUNCATED, quarantine="/d1.quarantine/1"), dry_run=True).to_text().splitlines()
+    planned = dataclasses.replace(TRUNCATED, quarantined=())
+    text = report(log_dir(planned, quarantine="/d1.quarantine/1"), dry_run=True).to_text().splitlines()
     assert text[0] == "TO BE CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches"
     assert "1 to be cut, in 1.5 s; dry run, nothing was changed" in text
     assert "to be cut: 734 bytes, 5 batches" in text
@@ -275,7 +276,7 @@ def test_a_full_disk_is_one_line_and_a_total() -> None:
         *map(short, range(15)), status="partial", marker=False, needed_bytes=9 << 20, free_bytes=4096
     )
     lines = report(full).to_text().splitlines()
-    why = "needs 150,080 to 164,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
+    why = "needs between 150,080 and 164,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
     assert lines[0] == f"REFUSED 15 logs: {why}: /d1/x-0, /d1/x-1, /d1/x-2 and 12 more"
     assert "/d1: at most 9.00 MiB are needed there, and 4.00 KiB are free" in lines
     (alone, *_) = report(log_dir(short(0))).to_text().splitlines()
@@ -289,7 +290,7 @@ def test_a_digit_of_a_path_is_no_number() -> None:
     ]
     refused = [partition(f"x-{n}", "refused", problems=(one,)) for n, one in enumerate(problems)]
     assert report(log_dir(*refused)).to_text().splitlines()[0] == (
-        "REFUSED 2 logs: 635,024 to 636,024 bytes on /q/a%2Fd1, 8 free. Remedy: make room: /d1/x-0, /d1/x-1"
+        "REFUSED 2 logs: 635,024 or 636,024 bytes on /q/a%2Fd1, 8 free. Remedy: make room: /d1/x-0, /d1/x-1"
     )
 
 
@@ -329,7 +330,7 @@ def test_what_earlier_runs_have_cut_is_told_like_what_this_one_has() -> None:
     text = report(log_dir(earlier_cuts=told), dry_run=True).to_text().splitlines()
     when = "cut by an earlier run, at 2023-11-14T22:13:20Z"
     reason = "a batch whose CRC does not match"
-    assert text[0].startswith("EARLIER /d1: cut by an earlier run: a line of ")
+    assert text[0].startswith("EARLIER /d1: cut by an earlier run: not all of ")
     assert text[1:8] == [
         f"EARLIER /d1/b-0: {when}: offsets 51 to 5000 (at most 4,959 records), 65,690 bytes, 4 batches",
         f"    {TAIL.file}, from position 1,000 on: 65,456 bytes, 2 batches: {reason}",
@@ -537,3 +538,86 @@ def test_no_undo_is_offered_of_what_is_not_finished(status: str, error: str) -> 
         "what was cut or replaced is kept; this puts it back: kafka-log-recovery undo --log-dirs /d1",
         "/d2: what was cut or replaced is kept; undo puts it back once the same command has finished",
     ]
+
+
+def test_what_a_run_had_cut_before_it_was_interrupted_is_not_to_be_cut() -> None:
+    """A dry run that goes on: the bytes of one log are in quarantine already."""
+    planned = dataclasses.replace(TRUNCATED, folder="u-0", quarantined=())
+    found = report(log_dir(TRUNCATED, planned, quarantine="/d1.quarantine/1", is_begun=True), dry_run=True)
+    text = found.to_text().splitlines()
+    assert [line for line in text if "CUT" in line] == [
+        "CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches",
+        "TO BE CUT /d1/u-0: offsets from 51 on, 734 bytes, 5 batches",
+    ]
+    assert [line for line in text if line.startswith(("cut: ", "to be cut: "))] == [
+        "cut: 734 bytes, 5 batches",
+        "to be cut: 734 bytes, 5 batches",
+    ]
+    assert "1 cut, 1 to be cut, in 1.5 s; dry run, nothing was changed" in text
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_dry_run_names_an_undo_only_where_it_can_be_done(is_begun: bool) -> None:
+    earlier = EarlierCut(partition="t-0", time_ms=1, quarantine="/d1.quarantine/1", cuts=(TAIL,))
+    found = report(log_dir(earlier_cuts=(earlier,), is_begun=is_begun), dry_run=True)
+    assert ("kafka-log-recovery undo" in found.to_text()) == (not is_begun)
+
+
+def test_repairs_come_after_losses_and_are_counted() -> None:
+    moves = [
+        f"move t-{n}/x{n}.log to quarantine: 'x{n}' before the first dot is not an offset" for n in range(9)
+    ]
+    found = report(log_dir(TRUNCATED, repairs=(*moves, "move odd to quarantine: foreign")))
+    text = found.to_text().splitlines()
+    assert text[0].startswith("CUT ")
+    repaired = [line for line in text if line.startswith("REPAIRED ")]
+    assert repaired == [
+        *(f"REPAIRED /d1: {move}" for move in moves[:3]),
+        "REPAIRED /d1: 6 more like these (-v lists them)",
+        "REPAIRED /d1: move odd to quarantine: foreign",
+    ]
+    assert found.to_text(EACH_PARTITION).count("REPAIRED ") == 10
+    assert "REPAIRED" not in found.to_text(PROBLEMS_ALONE)
+
+
+def _refused(folder: str, *problems: Problem) -> PartitionReport:
+    return partition(folder, "refused", problems=problems)
+
+
+def test_the_same_problem_of_many_files_is_one_line() -> None:
+    def problem(folder: str, file: str) -> Problem:
+        return Problem(
+            file=file,
+            rule="access",
+            detail="may not be read",
+            remedy=f"chown kafka:kafka /d1/{folder}/{file}",
+            remedy_below="chown -R kafka:kafka",
+        )
+
+    one = _refused("t-0", *(problem("t-0", f"{n}.log") for n in range(5)))
+    (line,) = (line for line in report(log_dir(one)).to_text().splitlines() if line.startswith("REFUSED "))
+    assert line == (
+        "REFUSED /d1/t-0: 0.log, 1.log, 2.log and 2 more: may not be read. Remedy: chown -R kafka:kafka /d1/t-0"
+    )
+    others = [_refused(f"u-{n}", problem(f"u-{n}", "0.log"), problem(f"u-{n}", "1.log")) for n in range(4)]
+    (line,) = (line for line in report(log_dir(*others)).to_text().splitlines() if "REFUSED" in line)
+    assert line == (
+        "REFUSED 4 logs: may not be read. Remedy: chown -R kafka:kafka /d1: /d1/u-0, /d1/u-1, /d1/u-2 and 1 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([7, 7], "offset 7 does"),
+        ([370, 0], "offset 0 or 370 does"),
+        ([1200, 0, 370], "offset between 0 and 1,200 does"),
+    ],
+)
+def test_numbers_that_differ_are_not_a_range_of_offsets(numbers: list[int], words: str) -> None:
+    problems = [
+        Problem(file="a", rule="offset-order", detail=f"offset {number:,} does not fit", remedy="look")
+        for number in numbers
+    ]
+    refused = [_refused(f"t-{n}", problem) for n, problem in enumerate(problems)]
+    assert f"REFUSED {len(numbers)} logs: {words} not fit" in report(log_dir(*refused)).to_text()

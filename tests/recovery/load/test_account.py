@@ -93,7 +93,7 @@ class TestSwaps:
         assert spans(made.outcome.cuts) == [(name(10), 0, 10, 10, 19)]
         assert made.outcome.cuts[0].reason == REPLACED
         assert made.outcome.warnings == (
-            f"{name(10)}: 10 batches, {len(segment(10))} bytes have left the log: {REPLACED}",
+            f"{name(10)}: 10 batches, {len(segment(10)):,} bytes leave the log: {REPLACED}",
         )
 
     def test_a_torn_one_costs_what_it_has_lost(self) -> None:
