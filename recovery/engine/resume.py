@@ -338,6 +338,7 @@ class RunJournal:
             with contextlib.suppress(JournalError):
                 for commit in self._all_commits():
                     _settle(self._log_dir, commit, quarantine)
+            quarantine.end_manifest()
             quarantine.sync()
         self.discard()
 

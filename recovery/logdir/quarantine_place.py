@@ -49,7 +49,10 @@ def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
     """
     roots = quarantine_roots(log_dir, quarantine_dir)
     begun = (root for root in roots if any(is_there(os.path.join(root, journal)) for journal in JOURNALS))
-    return next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
+    root = next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
+    if is_there(root) and not is_folder(root):
+        raise OddFileError(errno.ENOTDIR, "not a folder, but quarantine belongs there", root)
+    return root
 
 
 def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
@@ -58,8 +61,7 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
     A log dir may be named by a link, and have been named by another one before: its real path comes first.
 
     Raises:
-        OddFileError: one of them is no folder, or a link that neither root nor this user has made: it may lead
-            anywhere.
+        OddFileError: one of them is a link that neither root nor this user has made: it may lead anywhere.
         OSError: one of them cannot be looked at, or is a link that leads nowhere: its file system is not mounted.
     """
     roots = possible_roots(log_dir, quarantine_dir)
@@ -71,8 +73,6 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
                 "a link that leads nowhere. Remedy: mount the file system of quarantine, or remove the link"
             )
             raise OSError(errno.EIO, detail, root)
-        if is_there(root) and not is_folder(root):
-            raise OddFileError(errno.ENOTDIR, "not a folder, but quarantine belongs there", root)
     return roots
 
 

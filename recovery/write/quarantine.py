@@ -51,6 +51,7 @@ from recovery.write.moved_contents import list_contents
 MANIFEST = "manifest.jsonl"
 MANIFEST_VERSION = 1
 MOST_MANIFEST_BYTES = 512 << 20
+_LOOK_BACK_BYTES = 64 << 10
 
 
 class Quarantine:
@@ -165,6 +166,12 @@ class Quarantine:
             "after": {name: [file.inode, file.size_bytes, file.mtime_ns] for name, file in after.items()},
         }
 
+    def end_manifest(self) -> None:
+        """Remove a line that a kill has torn: a run that is not resumed enters nothing more."""
+        with self._lock:
+            if self._run is not None and is_there(os.path.join(self._run, MANIFEST)):
+                self._enter(())
+
     def sync(self, others: Iterable[str] = ()) -> None:
         """Bring all that was saved, the manifest and the paths *others* to disk; only then may anything be touched.
 
@@ -271,9 +278,13 @@ class Quarantine:
             if size_bytes == 0:
                 os.fchmod(descriptor, stat.S_IMODE(os.stat(self._log_dir).st_mode) & 0o640 | 0o600)
                 give_to_owner_of(self._log_dir, path, descriptor)
-            is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
+            if (
+                whole_bytes := _whole_bytes(descriptor, size_bytes)
+            ) < size_bytes:  # a kill has torn the last line
+                size_bytes = whole_bytes
+                os.ftruncate(descriptor, size_bytes)
             try:
-                write_fully(descriptor, b"\n" * is_torn + lines)
+                write_fully(descriptor, lines)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, size_bytes)
@@ -343,6 +354,17 @@ def lines_of(descriptor: int, path: str) -> Iterator[Line]:
     with naming(path), open(descriptor, "rb", buffering=0) as file:
         check_size(descriptor, MOST_MANIFEST_BYTES, path)
         yield from read_lines(file.read)
+
+
+def _whole_bytes(descriptor: int, size_bytes: int) -> int:
+    """Return where the last whole line ends in the first *size_bytes* of an open manifest."""
+    end = size_bytes
+    while end > 0:
+        begin = max(end - _LOOK_BACK_BYTES, 0)
+        if (found := os.pread(descriptor, end - begin, begin).rfind(b"\n")) >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
 
 
 def _digest(entry: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ Restart=on-failure
 RestartSec=1
 """
 _RECOVERS = re.compile(r"Recovering \d+ logs from ")
-_SLOWLY = "--max-bytes-per-second 4000000"
+_SLOWLY = "--max-bytes-per-second 1000000"
 
 
 @pytest.fixture(scope="module")

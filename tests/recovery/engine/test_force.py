@@ -80,7 +80,7 @@ def test_a_torn_tail_is_told_with_place_and_size(sample: Sample) -> None:
     size_bytes = log.stat().st_size
     tear(log)
     (warning,) = warnings_of(recover(sample))
-    end, tail = (int(words.split()[-1]) for words in _around(warning))
+    end, tail = (int(words.split()[-1].replace(",", "")) for words in _around(warning))
     assert end + tail == size_bytes - 10
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import recovery.plan.manifest
-from recovery.logdir.quarantine_place import INSIDE_FOLDER, quarantine_roots, started_ms_of
+from recovery.logdir.quarantine_place import INSIDE_FOLDER, JOURNAL, quarantine_roots, started_ms_of
 from recovery.plan.manifest import Line, is_below, read_lines, read_manifest
 from recovery.saved.runs import QuarantineRun, check_run, exclusive_bytes, list_runs
 from recovery.write.quarantine import Quarantine
@@ -121,13 +121,16 @@ class TestListing:
 
 
 class TestManifest:
-    def test_a_torn_end_is_no_damage(self, builder: RunBuilder, root: Path) -> None:
+    def test_a_torn_end_is_damage_unless_the_run_goes_on(self, builder: RunBuilder, root: Path) -> None:
         builder.save()
         with (builder.path / "manifest.jsonl").open("a") as manifest:
             manifest.write('{"version": 1, "sto')
         run = only_run(root)
         assert run.manifest.has_torn_end
         assert len(run.counted) == 1
+        (problem,) = check_run(run)
+        assert "the last line of the manifest is cut off" in problem
+        (root / JOURNAL).touch()
         assert check_run(run) == []
 
     def test_any_other_line_that_is_none_is(self, builder: RunBuilder, root: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
-_ATTEMPTS = 20
+from tests.patience import LONGEST_WAIT_SECONDS
+
 _TOO_LATE = "Python worker failed to connect back"
 
 
@@ -13,10 +15,10 @@ def until_up(run: Callable[[], None]) -> None:
 
     The query has done nothing then. Spark: PythonWorkerFactory.createSimpleWorker.
     """
-    for _ in range(_ATTEMPTS - 1):
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+    while True:
         try:
             return run()
         except Exception as error:
-            if _TOO_LATE not in str(error):
+            if _TOO_LATE not in str(error) or time.monotonic() > deadline:
                 raise
-    return run()
