@@ -27,7 +27,7 @@ from recovery.cli import (
     warm,
     watch,
 )
-from recovery.cli.session import ENDING_SIGNALS, discard, print_result
+from recovery.cli.session import ENDING_SIGNALS, discard, end_process_then, print_result
 from recovery.cli.wrapping import for_terminal, wrapped
 from recovery.errors import RecoveryError, error_text, exit_code_of
 from recovery.own_process import prepare_process
@@ -122,6 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     A signal that comes when everything is done and printed changes nothing: the interpreter takes a while to end.
     """
+    if argv is None:
+        end_process_then()
     code = _run(argv)
     if argv is None:
         _discard_unwritten()

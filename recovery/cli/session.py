@@ -191,6 +191,15 @@ class Signals:
             raise InterruptedRecoveryError(self._number)
 
 
+_is_process_over_then = False
+
+
+def end_process_then() -> None:
+    """Let signals be ignored once a command's watch for them is over: only the end of the process follows."""
+    global _is_process_over_then
+    _is_process_over_then = True
+
+
 @contextmanager
 def watched_signals() -> Iterator[Signals]:
     """Let ENDING_SIGNALS end the run at the next safe place; entered before the slow imports.
@@ -204,4 +213,4 @@ def watched_signals() -> Iterator[Signals]:
         yield signals
     finally:
         for number, handler in previous.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if _is_process_over_then else handler)

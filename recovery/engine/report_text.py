@@ -446,18 +446,19 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
         yield "interrupted: the same command goes on where this run ended"
 
 
-def _kept_runs(report: RecoveryReport) -> dict[str, set[str]]:
-    """Return by log dir the folders of runs where this one or unreported ones kept something.
+def _kept_runs(report: RecoveryReport) -> dict[str, list[str]]:
+    """Return by log dir the folders of runs where this one or unreported ones kept something, the newest first.
 
     An `undo` refuses what a recovery has not finished.
     """
-    kept: dict[str, set[str]] = {}
+    kept: dict[str, list[str]] = {}
     for log_dir in report.log_dirs:
         if log_dir.is_begun if report.dry_run else log_dir.status in _UNFINISHED:
             continue
-        folders = {cut.quarantine for cut in log_dir.earlier_cuts}
+        earlier = sorted(log_dir.earlier_cuts, key=lambda cut: cut.time_ms, reverse=True)
+        folders = [cut.quarantine for cut in earlier]
         # A run that has changed no partition is taken back with the one before
         if not report.dry_run and (log_dir.repairs or any(one.is_changed for one in log_dir.partitions)):
-            folders.add(log_dir.quarantine)
-        kept[log_dir.log_dir] = {folder for folder in folders if folder}
+            folders.insert(0, log_dir.quarantine)
+        kept[log_dir.log_dir] = [folder for folder in dict.fromkeys(folders) if folder]
     return kept

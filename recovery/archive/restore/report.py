@@ -99,10 +99,10 @@ class RestoredLogDir:
     error: str | None = None
 
     @property
-    def kept_runs(self) -> frozenset[str]:
-        """The folders of the runs that `undo` takes back: this one's, and that of one that it has finished."""
+    def kept_runs(self) -> tuple[str, ...]:
+        """The folders of the runs that `undo` takes back: this one's, then that of one that it has finished."""
         runs = (self.quarantine, None if self.finished is None else self.finished.quarantine)
-        return frozenset(run for run in runs if run is not None)
+        return tuple(dict.fromkeys(run for run in runs if run is not None))
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""

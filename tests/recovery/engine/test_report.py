@@ -621,3 +621,17 @@ def test_numbers_that_differ_are_not_a_range_of_offsets(numbers: list[int], word
     ]
     refused = [_refused(f"t-{n}", problem) for n, problem in enumerate(problems)]
     assert f"REFUSED {len(numbers)} logs: {words} not fit" in report(log_dir(*refused)).to_text()
+
+
+def test_commands_of_two_places_come_in_the_order_in_which_they_work() -> None:
+    """The run of a killed process may have the name of the one that follows it within a second."""
+    earlier = EarlierCut(partition="t-0", time_ms=1, quarantine="/q/d1/1", cuts=(TAIL,))
+    changed = partition("u-0", "recovered", actions=("remove x",))
+    found = report(
+        log_dir(changed, quarantine="/d1.quarantine/1", earlier_cuts=(earlier,)),
+        log_dir(path="/d2", earlier_cuts=(dataclasses.replace(earlier, quarantine="/q/d2/1"),)),
+    )
+    commands = [
+        line.partition("kafka-log-recovery ")[2] for line in found.to_text().splitlines() if " undo " in line
+    ]
+    assert commands == ["undo --log-dirs /d1", "undo --log-dirs /d1,/d2 --quarantine-dir /q"]
