@@ -152,6 +152,11 @@ AS_BROKERS_USER = "run this as the broker's user, or as root"
 """What helps where permission is denied."""
 
 
+def without_path(text: str, path: str) -> str:
+    """Return *text* without *path* at its beginning, be it alone or that of a file below: it stands before the text."""
+    return text.removeprefix(f"{path}: ").removeprefix(os.path.join(path, ""))
+
+
 def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a process that *error* ends."""
     if isinstance(error, InterruptedRecoveryError):

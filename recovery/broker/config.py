@@ -106,6 +106,7 @@ _BROKER_KEYS_OF_TOPICS = {
     RETENTION_MS.name: LOG_RETENTION_MS.name,
     RETENTION_BYTES.name: LOG_RETENTION_BYTES.name,
 }
+_BYTE_ORDER_MARK = "\xef\xbb\xbf"  # that of UTF-8, as java.util.Properties reads it
 _LEAST_SIMILARITY = 0.88  # Kafka's other settings are less similar to the keys above
 _BROKER_DYNAMIC_KEYS = (*_CLUSTER_DYNAMIC_KEYS, CORDONED_LOG_DIRS)
 NEVER_TIERED_TOPICS = frozenset(
@@ -316,10 +317,6 @@ def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
     """Return the settings that affect the bytes of all logs and are in none of *given*."""
     deciding = {key.name for key in _CLUSTER_DYNAMIC_KEYS if key is not RECOVERY_THREADS}
     return sorted(deciding.difference(*given))
-
-
-_BYTE_ORDER_MARK = "\xef\xbb\xbf"
-"""That of UTF-8, as java.util.Properties reads it."""
 
 
 def misspelled(properties: Mapping[str, str]) -> list[str]:

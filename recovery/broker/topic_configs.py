@@ -198,7 +198,7 @@ def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
 def _read_value(topic: str, key: str, value: object) -> str:
     origin = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
     if key not in TOPIC_CONFIG_NAMES:
-        raise UsageError(f"{origin}: {key} is not a setting of a topic{_hint(key, TOPIC_CONFIG_NAMES)}")
+        raise UsageError(f"{origin}: {key} is not a setting of a topic{meant_by(key, TOPIC_CONFIG_NAMES)}")
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int):
@@ -215,7 +215,7 @@ def without_effect(
     """
     idle = sorted(overrides.keys() - topics_here)
     known = topics_here if len(idle) * len(topics_here) <= _MOST_COMPARED else ()
-    hints = {topic: hint for topic in idle if (hint := _hint(topic, known))}
+    hints = {topic: hint for topic in idle if (hint := meant_by(topic, known))}
     rest = [topic for topic in idle if topic not in hints]
     more = f" and {len(rest) - _MOST_NAMED:,} more" if len(rest) > _MOST_NAMED else ""
     if len(rest) == 1:
@@ -232,7 +232,7 @@ def without_effect(
     return told
 
 
-def _hint(name: str, known: Collection[str]) -> str:
+def meant_by(name: str, known: Collection[str]) -> str:
     """Return the question whether the most similar of the *known* names was meant; empty if none is similar."""
     import difflib  # only needed after a mistake
 

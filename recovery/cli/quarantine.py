@@ -169,27 +169,26 @@ def _listing(arguments: argparse.Namespace, tally: Tally) -> QuarantineListing:
     from recovery.saved.report import LogDirListing, QuarantineListing
 
     log_dirs, quarantine_dir = _paths(arguments)
-    listed = [
-        _log_dir_listing(log_dir, quarantine_dir, tally if arguments.verify else None) for log_dir in log_dirs
-    ]
-    missing = [one for one in listed if isinstance(one, UsageError)]
+    listed: list[LogDirListing] = []
+    missing: list[UsageError] = []
+    for log_dir in log_dirs:
+        try:
+            listed.append(_log_dir_listing(log_dir, quarantine_dir, tally if arguments.verify else None))
+        except UsageError as error:
+            places = possible_roots(log_dir, quarantine_dir)
+            listed.append(LogDirListing(log_dir=log_dir, places=places, error=str(error)))
+            missing.append(error)
     if len(missing) == len(listed):
         raise missing[0]
-    return QuarantineListing(
-        now_ms=_now_ms(),
-        log_dirs=tuple(
-            LogDirListing(log_dir=log_dir, places=possible_roots(log_dir, quarantine_dir), error=str(one))
-            if isinstance(one, UsageError)
-            else one
-            for log_dir, one in zip(log_dirs, listed, strict=True)
-        ),
-    )
+    return QuarantineListing(now_ms=_now_ms(), log_dirs=tuple(listed))
 
 
-def _log_dir_listing(
-    log_dir: str, quarantine_dir: str | None, tally: Tally | None
-) -> LogDirListing | UsageError:
-    """Return what lies in quarantine of *log_dir*; with a *tally* it is verified. The error if nobody has that dir."""
+def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | None) -> LogDirListing:
+    """Return what lies in quarantine of *log_dir*; with a *tally* it is verified.
+
+    Raises:
+        UsageError: there is neither such a log dir nor quarantine of it.
+    """
     from recovery.logdir.quarantine_place import possible_roots
     from recovery.saved.purge import runs_of, unfinished
     from recovery.saved.report import ListedRun, LogDirListing
@@ -210,8 +209,6 @@ def _log_dir_listing(
                 for run in runs
             ),
         )
-    except UsageError as error:
-        return error
     except OSError as error:  # one disk may be gone: what lies on the others is still listed
         remedy = f". Remedy: {AS_BROKERS_USER}" if isinstance(error, PermissionError) else ""
         return LogDirListing(log_dir=log_dir, places=roots, error=error_text(error) + remedy)

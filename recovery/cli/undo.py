@@ -139,7 +139,7 @@ def _is_begun(log_dir: str, quarantine_dir: str | None) -> bool:
     except UnsafeError:
         return True
     except OSError:  # nobody can take anything back from there
-        return False
+        pass
     return False
 
 

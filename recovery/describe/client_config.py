@@ -12,10 +12,10 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from recovery.broker.settings import IntKind, Key, Layer, Settings, TextKind
+from recovery.broker.topic_configs import meant_by
 from recovery.errors import UsageError
 
 OPTION = "--command-config"
@@ -79,8 +79,7 @@ def client_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """
     known = {key.name for key in _KEYS}
     if odd := [key for key in properties if key not in known]:
-        near = get_close_matches(odd[0], known, n=1, cutoff=0.8)
-        meant = f"; is {near[0]} meant?" if near else "."
+        meant = meant_by(odd[0], known) or "."
         raise UsageError(
             f"{OPTION}: {odd[0]}: not supported here{meant} Remedy: leave it out; supported are "
             f"{', '.join(sorted(known))}"

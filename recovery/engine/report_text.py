@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.engine.loss import amount_text, loss_text, lost_offsets, total_text
+from recovery.errors import without_path
 from recovery.load.model import Cut
+from recovery.logdir.quarantine_place import given_place
 from recovery.logdir.undo_command import undo_commands
 from recovery.problem import Problem
 from recovery.quantity import bytes_text, count_text, exact_bytes_text, offsets_text
@@ -85,15 +87,11 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
 
 
 def _log_dir_problems(log_dir: LogDirReport) -> Iterator[str]:
-
-    def short(text: str) -> str:
-        return text.removeprefix(f"{log_dir.log_dir}: ").removeprefix(os.path.join(log_dir.log_dir, ""))
-
-    texts = [short(str(problem)) for problem in log_dir.problems]
+    texts = [without_path(str(problem), log_dir.log_dir) for problem in log_dir.problems]
     if log_dir.status == "interrupted":
         yield f"INTERRUPTED {log_dir.log_dir}: {log_dir.error}"
     elif log_dir.status == "offline":
-        first, *texts = texts or [short(log_dir.error or "")]
+        first, *texts = texts or [without_path(log_dir.error or "", log_dir.log_dir)]
         yield f"OFFLINE {log_dir.log_dir}: {first}"
     elif texts:
         first, *texts = texts
@@ -436,7 +434,8 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
     if repairable and not report.repair:
         all_problems = count_text(len(report.problems), "problem")
         yield f"{repairable:,} of {all_problems} can be repaired: recover --repair moves files away"
-    for command in undo_commands(_kept_runs(report), "puts it back"):
+    kept, handed_over = _kept_runs(report)
+    for command in undo_commands(kept, "puts it back", handed_over=handed_over):
         yield f"what was cut or replaced is kept; {command}"
     unfinished = [one for one in report.log_dirs if one.status in _UNFINISHED]
     if not report.dry_run and any(one.is_changed for log_dir in unfinished for one in log_dir.partitions):
@@ -446,19 +445,30 @@ def _what_to_type(report: RecoveryReport) -> Iterator[str]:
         yield "interrupted: the same command goes on where this run ended"
 
 
-def _kept_runs(report: RecoveryReport) -> dict[str, list[str]]:
+def _kept_runs(report: RecoveryReport) -> tuple[dict[str, list[str]], set[str]]:
     """Return by log dir the folders of runs where this one or unreported ones kept something, the newest first.
 
     An `undo` refuses what a recovery has not finished.
+
+    Returns:
+        They, and those of them that changed no partition.
     """
     kept: dict[str, list[str]] = {}
+    handed_over: set[str] = set()
     for log_dir in report.log_dirs:
         if log_dir.is_begun if report.dry_run else log_dir.status in _UNFINISHED:
             continue
         earlier = sorted(log_dir.earlier_cuts, key=lambda cut: cut.time_ms, reverse=True)
-        folders = [cut.quarantine for cut in earlier]
-        # A run that has changed no partition is taken back with the one before
-        if not report.dry_run and (log_dir.repairs or any(one.is_changed for one in log_dir.partitions)):
-            folders.insert(0, log_dir.quarantine)
-        kept[log_dir.log_dir] = [folder for folder in dict.fromkeys(folders) if folder]
-    return kept
+        folders = [cut.quarantine for cut in earlier if cut.quarantine]
+        if not report.dry_run and log_dir.quarantine:
+            if log_dir.repairs or any(one.is_changed for one in log_dir.partitions):
+                folders.insert(0, log_dir.quarantine)
+            elif folders and _is_elsewhere(log_dir.log_dir, log_dir.quarantine, folders[0]):
+                folders.insert(0, log_dir.quarantine)  # `undo` does not find it with the one before
+                handed_over.add(log_dir.quarantine)
+        kept[log_dir.log_dir] = list(dict.fromkeys(folders))
+    return kept, handed_over
+
+
+def _is_elsewhere(log_dir: str, one: str, other: str) -> bool:
+    return given_place(log_dir, one) != given_place(log_dir, other)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from recovery.errors import without_path
 from recovery.forecast.cost import Span
 from recovery.printable import printable
 from recovery.problem import Note, Problem
@@ -183,7 +183,7 @@ class EstimateReport:
 
     def _problem_lines(self) -> list[str]:
         unread = [
-            f"NOT READ {one.log_dir}: {one.error.removeprefix(os.path.join(one.log_dir, ''))}"
+            f"NOT READ {one.log_dir}: {without_path(one.error, one.log_dir)}"
             for one in self.log_dirs
             if one.error is not None
         ]

@@ -31,6 +31,7 @@ from segfmt.filenames import (
     read_folder_name,
 )
 
+MayBeMissing = Literal["none", "some", "all"]
 NOT_A_LOG_DIR = f"not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing"
 CHECK_MOUNT = "Remedy: check the path, and that its file system is mounted"
 _LONGEST_NAME_BYTES = 255
@@ -62,9 +63,6 @@ class BrokerDirs:
     broker: BrokerConfig
     quarantine_dir: str | None = None
     notes: tuple[str, ...] = ()
-
-
-MayBeMissing = Literal["none", "some", "all"]
 
 
 def find_broker_dirs(

@@ -73,15 +73,15 @@ def look_into(
     contents = FolderContents()
     folder_status = os.stat(folder)
     user = broker_user(os.path.dirname(folder)) if user is None else user
-    ignores_owner = gives_away or not os.access(folder, os.W_OK)  # who may only read changes nothing
     if lacking := user.lacks(folder_status, "rwx"):
         contents.problems.append(
             access_problem(os.path.basename(folder), folder, folder_status, lacking, user)
         )
-    elif not ignores_owner:
-        contents.problems += owner_problems(os.path.basename(folder), folder_status)
     if is_read_only(folder) and not is_read_only(os.path.dirname(folder)):
         contents.problems.append(_read_only(os.path.basename(folder), "IOException on a file that is opened"))
+    ignores_owner = gives_away or not os.access(folder, os.W_OK)  # who may only read changes nothing
+    if not ignores_owner:
+        contents.problems += owner_problems(os.path.basename(folder), folder_status)
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             try:
@@ -90,9 +90,8 @@ def look_into(
                 if not may_vanish:
                     raise
                 contents.drop(entry.name)
-    if any(
-        problem.rule == "access" for problem in contents.problems
-    ):  # its remedy may be to change the owner
+    # The remedy may be to change the owner
+    if any(problem.rule == "access" for problem in contents.problems):
         contents.problems = [problem for problem in contents.problems if problem.rule != "owner"]
     return contents
 
@@ -114,7 +113,7 @@ def _look_at(
     lacking = user.lacks(status, rights)
     if lacking:
         contents.problems.append(access_problem(entry.name, entry.path, status, lacking, user))
-    elif not ignores_owner and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
+    if not ignores_owner and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
         contents.problems += owner_problems(entry.name, status)
     if (denial := _read_denial(entry.path)) is not None:
         contents.unreadable.add(entry.name)
@@ -286,8 +285,8 @@ def access_problem(name: str, path: str, status: os.stat_result, lacking: str, u
         rule="access",
         detail=f"may not be {denied} by {user.name}, the broker's user: {mode_words(status)} "
         "(IOException takes the log dir offline)",
-        remedy=f"{f'chmod u+{lacking}' if is_users else user.chown} {shlex.quote(path)}",
-        remedy_below="chmod -R u+rwX" if is_users else user.chown.replace("chown", "chown -R", 1),
+        remedy=f"{f'chmod u+{lacking}' if is_users else f'chown {user.owner}'} {shlex.quote(path)}",
+        remedy_below="chmod -R u+rwX" if is_users else f"chown -R {user.owner}",
     )
 
 

@@ -69,10 +69,8 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
         if is_link(root) and os.lstat(root).st_uid not in (0, os.geteuid()):
             raise OddFileError(errno.ELOOP, "a link of another user, which is not followed", root)
         if is_link(root) and not is_there(os.path.realpath(root)):
-            detail = (
-                "a link that leads nowhere. Remedy: mount the file system of quarantine, or remove the link"
-            )
-            raise OSError(errno.EIO, detail, root)
+            remedy = "mount the file system of quarantine, or remove the link"
+            raise OSError(errno.EIO, f"a link that leads nowhere. Remedy: {remedy}", root)
     return roots
 
 

@@ -44,9 +44,9 @@ class BrokerUser:
         return "".join(right for right in rights if not bits & {"r": 4, "w": 2, "x": 1}[right])
 
     @property
-    def chown(self) -> str:
-        """The command, without a path, that gives a file to this user."""
-        return f"chown {self.name}:{_group_name(self.gid)}"
+    def owner(self) -> str:
+        """This user and its group, as chown(1) takes them."""
+        return f"{self.name}:{_group_name(self.gid)}"
 
     @property
     def name(self) -> str:

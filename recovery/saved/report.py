@@ -7,7 +7,6 @@ that the file system gets back: none for a file that has a second name in the lo
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from recovery.engine.report import EXIT_DAMAGE, EXIT_DONE, EXIT_ERROR, EXIT_PARTIAL
+from recovery.errors import without_path
 from recovery.plan.manifest import StoredEntry, StoredLog
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text, duration_text
@@ -117,8 +117,7 @@ class QuarantineListing:
         lines = []
         for log_dir in self.log_dirs:
             if log_dir.error is not None:
-                why = log_dir.error.removeprefix(f"{log_dir.log_dir}: ")
-                why = why.removeprefix(os.path.join(log_dir.log_dir, ""))
+                why = without_path(log_dir.error, log_dir.log_dir)
                 lines.append(f"{log_dir.log_dir}: cannot be looked at: {why}")
                 continue
             unfinished = [f"a run is at work or was interrupted: {path}" for path in log_dir.unfinished]

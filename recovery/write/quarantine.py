@@ -278,10 +278,9 @@ class Quarantine:
             if size_bytes == 0:
                 os.fchmod(descriptor, stat.S_IMODE(os.stat(self._log_dir).st_mode) & 0o640 | 0o600)
                 give_to_owner_of(self._log_dir, path, descriptor)
-            if (
-                whole_bytes := _whole_bytes(descriptor, size_bytes)
-            ) < size_bytes:  # a kill has torn the last line
-                size_bytes = whole_bytes
+            is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
+            if is_torn:
+                size_bytes = _whole_bytes(descriptor, size_bytes)
                 os.ftruncate(descriptor, size_bytes)
             try:
                 write_fully(descriptor, lines)

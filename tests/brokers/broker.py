@@ -48,6 +48,8 @@ QUIET_PROPERTIES = {
     "offsets.retention.minutes": "2147483647",
     "metadata.max.idle.interval.ms": "0",
 }
+# A broker that a busy machine keeps from its heartbeats for some seconds keeps its partitions all the same.
+NEVER_FENCED = {"broker.session.timeout.ms": "3600000"}
 _MINIMAL_PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",

@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.brokers.broker import Broker, BrokerError
+from tests.brokers.broker import NEVER_FENCED, Broker, BrokerError
 from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.s3_server import free_port
 
 NODES = (2, 3)
-# A leader that a busy machine keeps from its heartbeats for some seconds must not lose its partitions.
-_NEVER_FENCED = {"broker.session.timeout.ms": "3600000"}
 
 
 class BrokerPair:
@@ -38,7 +36,7 @@ class BrokerPair:
         *,
         plugins: Sequence[Path] = (),
     ) -> None:
-        properties = properties | _NEVER_FENCED
+        properties = properties | NEVER_FENCED
         controller_port = free_port()
         self.controller = stack.enter_context(
             Broker(

@@ -16,7 +16,7 @@ import recovery
 from recovery.describe import brokers as asked
 from recovery.describe.client_config import client_options
 from tests.brokers import Broker
-from tests.brokers.broker import QUIET_PROPERTIES
+from tests.brokers.broker import NEVER_FENCED, QUIET_PROPERTIES
 from tests.brokers.jars import KAFKA_VERSION, oracle_classes
 from tests.kafka.test_log_dirs import as_admin, create, describe, fill
 from tests.patience import LONGEST_WAIT_SECONDS
@@ -191,10 +191,6 @@ def test_nobody_there() -> None:
     assert_one_line(done, f"--bootstrap-server localhost:{port}: ", "REFUSED", "Remedy: ")
 
 
-# A broker that a busy machine keeps from its heartbeats for some seconds is there all the same.
-_NEVER_FENCED = {"broker.session.timeout.ms": "3600000"}
-
-
 @pytest.fixture(scope="module", params=[KAFKA_VERSION, OLDER])
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -209,7 +205,7 @@ def pair(
                     [root / f"d{node}"],
                     work_dir=root / f"work{node}",
                     properties=QUIET_PROPERTIES
-                    | _NEVER_FENCED
+                    | NEVER_FENCED
                     | {"process.roles": roles, "node.id": str(node)},
                     version=request.param,
                     heap="384m",

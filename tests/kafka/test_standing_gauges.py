@@ -18,7 +18,7 @@ from recovery.archive.tiering.figures import TieringFigures
 from recovery.archive.tiering.run import measure_tiering
 from segfmt.checkpoint import read_offset_checkpoint
 from tests.brokers.agents import jolokia_agent
-from tests.brokers.broker import Broker
+from tests.brokers.broker import NEVER_FENCED, Broker
 from tests.brokers.tiered_broker import (
     TieredArchive,
     tiered_broker,
@@ -166,11 +166,8 @@ def test_a_store_that_fails_hangs_or_does_not_delete(tmp_path: Path) -> None:
 
 def test_a_broker_that_seldom_looks(tmp_path: Path) -> None:
     archive = unpack_tiered(tmp_path)
-    seldom = {
-        "remote.log.manager.task.interval.ms": "3600000",
-        # Test brokers are fenced after 3 s of silence, on a busy machine too; a leader anew looks at once.
-        "broker.session.timeout.ms": "600000",
-    }
+    # A leader anew looks at once.
+    seldom = NEVER_FENCED | {"remote.log.manager.task.interval.ms": "3600000"}
     with tiered_broker(archive, tmp_path / "work", seldom, java_agents=[jolokia_agent()]) as broker:
         broker.start()
         wait_until_still(archive)

@@ -60,9 +60,7 @@ def copy(
     """
     options.refuse_wrong_values()
     given = None if options.log_dirs is None else list(options.log_dirs)
-    dirs = find_broker_dirs(given, options.config, may_be_foreign=True, may_be_missing="all")
-    if all(map(is_missing, dirs.log_dirs)):
-        find_broker_dirs(given, options.config, may_be_foreign=True)  # which names the first that is missing
+    dirs = find_broker_dirs(given, options.config, may_be_foreign=True, may_be_missing="some")
     for log_dir in dirs.locked_dirs:
         refuse_copy(log_dir)
     output = open_store(options.output)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import selectors
 import socket
 import time
@@ -277,11 +276,7 @@ def _listen(host: str, port: int) -> socket.socket:
             (ip, port, *scope), family=family, dualstack_ipv6=is_dual, backlog=_BACKLOG
         )
     except (OSError, UnicodeError) as error:
-        # Python adds the address to what the system says.
-        number = (
-            error.errno if isinstance(error, OSError) and not isinstance(error, socket.gaierror) else None
-        )
-        reason = os.strerror(number) if number else error_text(error)
+        reason, _, _ = error_text(error).partition(" (while attempting")  # Python adds the address
         raise UsageError(
             f"Cannot serve metrics at {host} port {port}: {reason}. Remedy: choose another "
             "--metrics-port, or an address of this machine as --metrics-host"
