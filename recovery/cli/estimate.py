@@ -10,12 +10,13 @@ from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_release_argument,
     add_setting_arguments,
+    add_verbosity_arguments,
     byte_count,
     log_dirs_of,
     properties_of,
     topic_configs_of,
 )
-from recovery.cli.session import print_result, tell_of_compiling, watched_signals
+from recovery.cli.session import print_report, tell_of_compiling, watched_signals
 
 _EPILOG = """\
 examples:
@@ -52,6 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     output.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
     )
+    add_verbosity_arguments(parser, "each topic and problem")
     parser.set_defaults(run=run)
 
 
@@ -75,9 +77,5 @@ def run(arguments: argparse.Namespace) -> int:
             kernels.before_compiling(tell_of_compiling)
         with signals.raising():
             report = estimate(log_dirs_of(arguments), options)
-        print_result(
-            report.to_json() if arguments.format == "json" else report.to_text(),
-            signals,
-            form=arguments.format,
-        )
+        print_report(report, arguments, signals)
     return report.exit_code

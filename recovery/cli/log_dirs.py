@@ -9,11 +9,12 @@ from typing import Any
 from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_property_argument,
+    add_verbosity_arguments,
     log_dirs_of,
     properties_of,
     read_properties_file,
 )
-from recovery.cli.session import print_result, watched_signals
+from recovery.cli.session import print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 from recovery.printable import printable
 
@@ -52,6 +53,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the result on standard output"
     )
+    add_verbosity_arguments(parser, "each replica")
     parser.set_defaults(run=run, command="log-dirs")
 
 
@@ -69,11 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             for line in report.complaints:
                 print(f"kafka-log-recovery: {printable(line)}", file=sys.stderr)  # noqa: T201 - no place for it in the JSON
-        print_result(
-            report.to_json() if arguments.format == "json" else report.to_text(),
-            signals,
-            form=arguments.format,
-        )
+        print_report(report, arguments, signals)
     return report.exit_code
 
 

@@ -155,29 +155,37 @@ class LogDirsReport:
         }
         return json.dumps(report, separators=(",", ":"))
 
-    def to_text(self) -> str:
-        """Return the report for people: problems, a table of log dirs, one of replicas."""
-        lines = [*self.complaints, *_table(_LOG_DIR_HEADS, self._log_dir_rows())]
-        replicas = self._replica_rows()
-        if replicas:
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for people: problems, a table of log dirs, one of replicas.
+
+        Args:
+            verbosity: -1: what is offline, full or without an answer; 0: all log dirs; 1: each replica as well.
+        """
+        lines = list(self.complaints)
+        log_dirs = self._log_dir_rows(_FULL if verbosity < 0 else _ONLINE)
+        if log_dirs or verbosity >= 0:
+            lines += _table(_LOG_DIR_HEADS, log_dirs)
+        replicas = self._replica_rows(is_each=self.lists_replicas or verbosity > 0)
+        if replicas and verbosity >= 0:
             lines += ["", *_table(_REPLICA_HEADS, replicas)]
         return "\n".join(map(printable, lines))
 
-    def _log_dir_rows(self) -> list[tuple[str, ...]]:
+    def _log_dir_rows(self, least_urgent: int) -> list[tuple[str, ...]]:
         rows = [
             (_urgency(one), (str(broker.broker), one.state, *_figures(one), one.log_dir))
             for broker in self.brokers
             for one in broker.log_dirs
         ]
-        return [row for _, row in sorted(rows, key=lambda row: row[0])]
+        rows.sort(key=lambda row: row[0])
+        return [row for urgency, row in rows if urgency <= least_urgent]
 
-    def _replica_rows(self) -> list[tuple[str, ...]]:
+    def _replica_rows(self, *, is_each: bool) -> list[tuple[str, ...]]:
         rows = [
             (broker.broker, one.log_dir, replica)
             for broker in self.brokers
             for one in broker.log_dirs
             for replica in one.replicas
-            if replica.is_future or self.lists_replicas
+            if replica.is_future or is_each
         ]
         rows.sort(key=lambda row: (row[2].topic, row[2].partition, row[2].is_future, row[0]))
         return [
@@ -198,11 +206,14 @@ _REPLICA_HEADS = ("partition", "broker", "replica", ">size", ">offset lag", "log
 """Heads of columns; after `>` their cells stand at the right. Paths, which may be too long for a screen, come last."""
 
 
+_OFFLINE, _FULL, _CORDONED, _ONLINE = range(4)
+
+
 def _urgency(log_dir: LogDirDescription) -> int:
     """Return where *log_dir* goes: problems first."""
     if log_dir.error is not None:
-        return 0
-    return 1 if log_dir.is_full else 2 if log_dir.is_cordoned else 3
+        return _OFFLINE
+    return _FULL if log_dir.is_full else _CORDONED if log_dir.is_cordoned else _ONLINE
 
 
 def _figures(log_dir: LogDirDescription) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +14,8 @@ from recovery.printable import printable
 from recovery.problem import Note, Problem
 from recovery.quantity import bytes_text, count_text, duration_text, rate_text
 
-_MOST_TOPICS = 10
-_MOST_PROBLEMS = 20
+_MOST_SHOWN = 10
+"""Problems, and topics, unless more are asked for."""
 _MOST_NAMED = 3
 """Files that a line about several with the same problem names."""
 
@@ -164,33 +165,29 @@ class EstimateReport:
         }
         return json.dumps(report, indent=2)
 
-    def to_text(self) -> str:
-        """Return the report for people: problems, the total and its time, log dirs, topics, sample, notes."""
-        return "\n".join(
-            map(
-                printable,
-                [
-                    *self._problem_lines(),
-                    *self._total_lines(),
-                    "",
-                    *map(_log_dir_line, self.log_dirs),
-                    *self._topic_lines(),
-                    *self._sample_lines(),
-                    *(f"note: {note.text}" for note in self.notes),
-                ],
-            )
-        )
+    def to_text(self, verbosity: int = 0) -> str:
+        """Return the report for people: problems, the total and its time, log dirs, topics, sample, notes.
 
-    def _problem_lines(self) -> list[str]:
+        Args:
+            verbosity: -1: problems alone; 0: the first of them, and the largest topics; 1: each of both.
+        """
+        most = sys.maxsize if verbosity > 0 else _MOST_SHOWN
+        lines = self._problem_lines(most)
+        if verbosity >= 0:
+            lines += [*self._total_lines(), "", *map(_log_dir_line, self.log_dirs)]
+            lines += [*self._topic_lines(most), *self._sample_lines()]
+            lines += [f"note: {note.text}" for note in self.notes]
+        return "\n".join(map(printable, lines))
+
+    def _problem_lines(self, most: int) -> list[str]:
         unread = [
             f"NOT READ {one.log_dir}: {without_path(one.error, one.log_dir)}"
             for one in self.log_dirs
             if one.error is not None
         ]
         problems = [line for one in self.log_dirs for line in _log_dir_problems(one)]
-        if len(problems) > _MOST_PROBLEMS:
-            others = len(problems) - _MOST_PROBLEMS
-            problems = [*problems[:_MOST_PROBLEMS], f"... {others:,} more problems (--format json has all)"]
+        if len(problems) > most:
+            problems[most:] = [f"... {len(problems) - most:,} more problems (-v shows all)"]
         return [*unread, *problems]
 
     def _total_lines(self) -> list[str]:
@@ -217,10 +214,10 @@ class EstimateReport:
             f"  by a broker of 4.3 itself, while it starts: {span}",
         ]
 
-    def _topic_lines(self) -> list[str]:
+    def _topic_lines(self, most: int) -> list[str]:
         if not self.topics:
             return []
-        shown, others = self.topics[:_MOST_TOPICS], self.topics[_MOST_TOPICS:]
+        shown, others = self.topics[:most], self.topics[most:]
         width = max(len(printable(topic.topic)) for topic in shown)
         lines = ["", "largest topics:", *(f"  {topic.topic:<{width}}  {_amount(topic)}" for topic in shown)]
         if others:

@@ -255,6 +255,22 @@ def test_cordons_of_the_file(sample: Sample) -> None:
     assert "dynamic" not in done.stdout
 
 
+def test_as_much_as_is_asked_for(sample: Sample) -> None:
+    first, second = map(str, sample.log_dirs[:2])
+    assert describe("-c", sample.config, "-q").stdout == ""
+    each = describe("-c", sample.config, "-v")
+    listed = describe("-c", sample.config, "--format", "json")
+    replicas = [one["partition"] for log_dir in log_dirs_in(listed) for one in log_dir["partitions"]]
+    rows = each.stdout.split("\n\n")[1].splitlines()[1:]
+    assert sorted(row.split()[0] for row in rows) == sorted(replicas)
+    shutil.rmtree(second)
+    quiet = describe("-c", sample.config, "-q")
+    assert quiet.exit_code == 4
+    assert f"{second}: offline: no such folder" in quiet.stdout
+    assert [line.split()[-1] for line in quiet.stdout.splitlines() if line.startswith("1 ")] == [second]
+    assert first not in quiet.stdout
+
+
 def test_without_the_metadata_log(sample: Sample) -> None:
     for path in sample.log_dirs:
         shutil.rmtree(path / "__cluster_metadata-0", ignore_errors=True)

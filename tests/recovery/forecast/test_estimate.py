@@ -458,6 +458,28 @@ def test_ten_topics_are_shown_and_the_others_counted(tmp_path: Path) -> None:
     lines = report.to_text().splitlines()
     begin = lines.index("largest topics:")
     assert lines[begin + 11].startswith(f"  and {len(sizes) - 10} more topics: ")
+    each = report.to_text(1).splitlines()
+    shown = [line.split()[0] for line in each[each.index("largest topics:") + 1 :][: len(sizes)]]
+    assert shown == [topic.topic for topic in report.topics]
+    assert "more topic" not in report.to_text(1)
+    assert report.to_text(-1) == ""
+
+
+def test_problems_are_counted_from_the_eleventh_on_unless_all_are_asked_for(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    for number in range(12):
+        (sample.log_dirs[0] / "late-0" / f"foo{number}.snapshot").touch()
+    report = estimate(sample)
+    each = report.to_text(1).splitlines()
+    problems = [line for line in each if line.startswith("PROBLEM ")]
+    count = len(problems)
+    assert count > 10
+    assert report.to_text().splitlines()[:11] == [
+        *problems[:10],
+        f"... {count - 10} more problems (-v shows all)",
+    ]
+    quiet = run("estimate", "-c", sample.config, "--sample-bytes", "0", "-q")
+    assert quiet.stdout.splitlines() == report.to_text().splitlines()[:11]
 
 
 def test_json_has_the_documented_keys(tmp_path: Path) -> None:
