@@ -289,9 +289,9 @@ FAULTS = (
         cause=_lose_a_segment,
         first=(_RECOVER,),
         advice=(
-            "Nothing was cut: the offsets were gone before. A broker would not tell; of a segment before the "
-            "recovery point, which is not read, only `verify` tells. If you have the file, put it back and recover "
-            "with `--force`, because the log dir has a marker now."
+            "Nothing was cut: the offsets were gone before. A broker would not mention them. Where the missing segment "
+            "lies before the recovery point, which is not read, only `verify` reports it. If you have the file, put it "
+            "back and recover with `--force`, because the log dir has a marker now."
         ),
         then=(
             f"cp /backup/{_MIDDLE} /data/kafka/late-0/",

@@ -15,6 +15,7 @@ import pytest
 from recovery.errors import UsageError
 from recovery.follow import endpoint
 from recovery.follow.endpoint import NoReadingError, endpoint_of
+from tests.patience import LONGEST_WAIT_SECONDS
 
 CAPTURES = Path(__file__).parent / "captures"
 PAGE = (CAPTURES / "exporter-1.0.1-usual-recovering.txt").read_bytes()
@@ -163,9 +164,6 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "ANSWER_S", 0.5)
-    monkeypatch.setattr(endpoint, "MOST_BYTES", 1 << 20)
-
     def drip(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
         with suppress(OSError):
@@ -177,8 +175,12 @@ def test_an_answer_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         with suppress(OSError):
             connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + b"kafka_x 1\n" * 300_000)
 
-    with talking(drip) as host, pytest.raises(NoReadingError, match="no answer within"):
-        endpoint_of(f"http://{host}").read()
+    with monkeypatch.context() as patched:
+        patched.setattr(endpoint, "ANSWER_S", 0.5)
+        with talking(drip) as host, pytest.raises(NoReadingError, match="no answer within"):
+            endpoint_of(f"http://{host}").read()
+    monkeypatch.setattr(endpoint, "ANSWER_S", LONGEST_WAIT_SECONDS)
+    monkeypatch.setattr(endpoint, "MOST_BYTES", 1 << 20)
     with talking(flood) as host, pytest.raises(NoReadingError, match="more than 1 MiB"):
         endpoint_of(f"http://{host}").read()
 

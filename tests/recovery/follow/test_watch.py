@@ -297,7 +297,7 @@ class TestGrowingLogs:
 
     def test_a_file_that_is_gone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("recovery.follow.log_feed._MISSING_S", 0.1)
-        monkeypatch.setattr("recovery.follow.api.LOST_S", 0.5)
+        monkeypatch.setattr("recovery.follow.api.LOST_S", LONGEST_WAIT_SECONDS)
         log = tmp_path / "server.log"
         log.write_text(log_text(BEGINNING))
         with watching(log) as watch:
@@ -306,6 +306,7 @@ class TestGrowingLogs:
             watch.wait_until(lambda: watch.gauges.values().is_source_gone)
             log.write_text("")
             watch.wait_until(lambda: not watch.gauges.values().is_source_gone)
+            monkeypatch.setattr("recovery.follow.api.LOST_S", 0.5)
             log.unlink()
             assert watch.ended().exit_code == 4
         assert len(of(SourceLost, watch.events)) == 2
