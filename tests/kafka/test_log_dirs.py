@@ -126,7 +126,17 @@ def fill(broker: Broker, topic: str, records: int, size_bytes: int = 1000, *prop
 def alter(broker: Broker, *what: str) -> None:
     tool, client = "kafka.admin.ConfigCommand", ("--bootstrap-server", broker.bootstrap_servers)
     broker.run_tool(tool, *client, "--alter", "--entity-type", "brokers", *what)
-    time.sleep(1)  # the broker applies it when it reads its metadata log
+
+
+def wait_until_cordoned(broker: Broker, log_dirs: list[str]) -> None:
+    """Wait until the broker has applied what was altered: it has read its metadata log up to there."""
+    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+    while cordoned_in(by_admin(broker)) != log_dirs:
+        assert time.monotonic() < deadline, log_dirs
+
+
+def cordoned_in(answer: LogDirs) -> list[str]:
+    return sorted(path for path, one in answer.items() if one["isCordoned"])
 
 
 def set_own(broker: Broker, value: str) -> None:
@@ -177,7 +187,10 @@ def test_sizes_totals_and_a_future_replica(version: str, cluster: Cluster) -> No
             "--topic",
             "gone",
         )
-        time.sleep(2)
+        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
+        while any((log_dir / f"gone-{number}").exists() for log_dir in cluster.log_dirs for number in (0, 1)):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         answer, done = assert_equal(broker)
         assert done.stderr == ""
         parts = [part for one in answer.values() for part in one["partitions"]]
@@ -205,28 +218,29 @@ def test_cordons(version: str, cluster: Cluster) -> None:
     cluster.version = version
     first, second = map(str, cluster.log_dirs)
 
-    def cordoned(broker: Broker) -> list[str]:
+    def cordoned(broker: Broker, log_dirs: list[str]) -> None:
+        wait_until_cordoned(broker, log_dirs)
         answer, _ = assert_equal(broker)
-        return sorted(path for path, one in answer.items() if one["isCordoned"])
+        assert cordoned_in(answer) == log_dirs
 
     with cluster.broker() as broker:
         broker.format()
         broker.start()
-        assert cordoned(broker) == []
+        cordoned(broker, [])
         set_own(broker, first)
-        assert cordoned(broker) == [first]
+        cordoned(broker, [first])
         set_own(broker, "*")
-        assert cordoned(broker) == [first, second]
+        cordoned(broker, [first, second])
         live = describe("--bootstrap-server", broker.bootstrap_servers, prefix=broker.inside)
         assert as_admin(live) == by_admin(broker)
         broker.stop()
     with cluster.broker(cordoned__log__dirs=second) as broker:
         broker.start()
-        assert cordoned(broker) == [first, second]
+        cordoned(broker, [first, second])
         set_own(broker, "")
-        assert cordoned(broker) == []
+        cordoned(broker, [])
         alter(broker, "--entity-name", "1", "--delete-config", CORDONED)
-        assert cordoned(broker) == [second]
+        cordoned(broker, [second])
 
 
 @needs(MOUNTS)
@@ -258,8 +272,7 @@ def test_cordons_that_a_broker_ignores(version: str, cluster: Cluster) -> None:
             assert [path for path, one in as_admin(done).items() if one["isCordoned"]] == told
             assert [line.split(": ")[3] for line in done.stderr.splitlines()] == warned
             broker.start()
-            answer = by_admin(broker)
-            assert sorted(path for path, one in answer.items() if one["isCordoned"]) == applied
+            assert cordoned_in(by_admin(broker)) == applied
             broker.stop()
 
     with cluster.broker() as broker:
@@ -295,17 +308,12 @@ def test_a_log_dir_that_a_broker_has_taken_offline(version: str, cluster: Cluste
         with filler.open("wb", 0) as file, suppress(OSError):
             while True:  # until there is no space left
                 file.write(bytes(1 << 20))
-        with suppress(BrokerError):
-            waits = (
-                "delivery.timeout.ms=3000",
-                "request.timeout.ms=2000",
-                "linger.ms=0",
-                "max.block.ms=3000",
-            )
-            fill(broker, "t", 400, 1000, *waits)
+        waits = ("delivery.timeout.ms=3000", "request.timeout.ms=2000", "linger.ms=0", "max.block.ms=3000")
         deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         while by_admin(broker)[str(second)]["error"] is None:
             assert time.monotonic() < deadline
+            with suppress(BrokerError):
+                fill(broker, "t", 400, 1000, *waits)
         for is_full in (True, False):  # it stays offline when there is space again
             answer, done = assert_equal(broker, exit_code=4)
             assert answer[str(second)]["error"].endswith("KafkaStorageException")
