@@ -599,6 +599,28 @@ def test_what_is_near_to_a_wrong_word_is_named(words, meant, capsys):
     assert meant in capsys.readouterr().err
 
 
+def every_option() -> list[tuple[str, str]]:
+    """The words before each long option of each command, and the option."""
+    return [
+        (parser.prog.partition(" ")[2], option)
+        for parser in parsers(build_parser())
+        for option in parser._option_string_actions
+        if option.startswith("--")
+    ]
+
+
+@pytest.mark.parametrize(("words", "option"), every_option())
+def test_each_option_with_a_typo(words, option, capsys):
+    middle = len(option) // 2 + 1
+    typo = option[: middle - 1] + option[middle] + option[middle - 1] + option[middle + 1 :]
+    if typo == option:
+        typo = option[:middle] + option[middle + 1 :]
+    with pytest.raises(SystemExit) as ended:
+        main([*words.split(), typo])
+    assert ended.value.code == 1
+    assert f"{typo}; is {option} meant?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("release", ["4.2", "44"])
 def test_no_release_is_near_to_another_one(release, capsys):
     with pytest.raises(SystemExit):
