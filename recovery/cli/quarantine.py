@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
@@ -19,10 +18,10 @@ from recovery.cli.arguments import (
     properties_of,
 )
 from recovery.errors import AS_BROKERS_USER, UsageError, error_text
-from recovery.printable import printable
+from recovery.quantity import bytes_text, count_text
 
 if TYPE_CHECKING:
-    from recovery.saved.report import LogDirListing, QuarantineListing
+    from recovery.saved.report import LogDirListing, PurgeReport, QuarantineListing
     from recovery.saved.runs import QuarantineRun
     from recovery.watch.tally import Tally
 
@@ -137,8 +136,10 @@ def run_purge(arguments: argparse.Namespace) -> int:
     log_dirs, quarantine_dir = _paths(arguments)
     for log_dir in log_dirs:
         _refuse_missing(log_dir, quarantine_dir)
-    if arguments.all and not (arguments.yes or arguments.dry_run):
-        _ask_for_all(log_dirs)
+    is_asking = arguments.all and not (arguments.yes or arguments.dry_run)
+    if is_asking and sys.stdin.isatty() and sys.stderr.isatty():
+        planned = purge(log_dirs, quarantine_dir, is_chosen, dry_run=True)
+        _ask_for_all(PurgeReport(dry_run=True, log_dirs=planned))
     with open_tally(arguments.progress, "Removing what is in quarantine", "files") as tally:
         purged = purge(log_dirs, quarantine_dir, is_chosen, dry_run=arguments.dry_run, tally=tally)
     if arguments.run_name is not None and not any(log_dir_purge.runs for log_dir_purge in purged):
@@ -148,17 +149,16 @@ def run_purge(arguments: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def _ask_for_all(log_dirs: Sequence[str]) -> None:
+def _ask_for_all(planned: PurgeReport) -> None:
     """Let somebody at a terminal think again: what a purge removes is nowhere else.
 
     Raises:
         UsageError: the answer is not yes.
     """
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not planned.run_count:
         return
-    sys.stderr.write(
-        f"All that recoveries have kept of {', '.join(map(printable, log_dirs))} will be gone. Go on? [y/N] "
-    )
+    amount = f"{count_text(planned.run_count, 'run')}, {bytes_text(planned.freed_bytes)}"
+    sys.stderr.write(f"{amount}: undo cannot put this back once it is removed. Go on? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was removed. Remedy: answer y, or give --yes")

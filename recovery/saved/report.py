@@ -170,6 +170,11 @@ class PurgeReport:
         return EXIT_PARTIAL if is_left else EXIT_DONE
 
     @property
+    def run_count(self) -> int:
+        """Runs that are gone, or would be, of all log dirs."""
+        return sum(purged.problem is None for log_dir in self.log_dirs for purged in log_dir.runs)
+
+    @property
     def freed_bytes(self) -> int:
         """Bytes on disk, of all log dirs."""
         return sum(purged.freed_bytes for log_dir in self.log_dirs for purged in log_dir.runs)

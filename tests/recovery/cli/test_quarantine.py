@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -525,6 +526,7 @@ class TestUsage:
             process.communicate(timeout=LONGEST_WAIT_SECONDS)
         os.close(terminal)
         os.close(ours)
+        assert re.search(rb"2 runs, [\d.]+ \w+: undo cannot put this back", asked)
         assert process.returncode == (0 if is_gone else 1)
         assert runs[0].root.exists() != is_gone
         if not is_gone:
