@@ -626,7 +626,7 @@ def test_no_release_is_near_to_another_one(release, capsys):
     with pytest.raises(SystemExit):
         main(["recover", "--log-dirs", "x", "--release", release])
     said = capsys.readouterr().err
-    assert "'4.3', '4.4'" in said
+    assert "4.3, 4.4)" in said.replace("'", "")  # Python 3.13 leaves the quotes out
     assert "meant?" not in said
 
 
