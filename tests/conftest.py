@@ -38,6 +38,9 @@ _NOT_QUICK = (
 )
 
 
+_ORACLES = frozenset({"oracle", "newest_oracle", "each_oracle"})
+
+
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:
     """One JVM with Kafka's own LogManager for the whole run."""
@@ -124,6 +127,12 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory()
         config.add_cleanup(folder.cleanup)
         hide_programs(Path(folder.name), os.environ)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what asks Kafka's own classes by way of a fixture."""
+    if not _ORACLES.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker("java")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
