@@ -161,12 +161,9 @@ class LogDirsReport:
         Args:
             verbosity: -1: what is offline, full or without an answer; 0: all log dirs; 1: each replica as well.
         """
-        lines = list(self.complaints)
         log_dirs = self._log_dir_rows(_FULL if verbosity < 0 else _ONLINE)
-        if log_dirs or verbosity >= 0:
-            lines += _table(_LOG_DIR_HEADS, log_dirs)
-        replicas = self._replica_rows(is_each=self.lists_replicas or verbosity > 0)
-        if replicas and verbosity >= 0:
+        lines = [*self.complaints, *(_table(_LOG_DIR_HEADS, log_dirs) if log_dirs or verbosity >= 0 else ())]
+        if verbosity >= 0 and (replicas := self._replica_rows(is_each=self.lists_replicas or verbosity > 0)):
             lines += ["", *_table(_REPLICA_HEADS, replicas)]
         return "\n".join(map(printable, lines))
 
