@@ -30,6 +30,7 @@ from recovery.broker.settings import (
 )
 from recovery.errors import UsageError
 from recovery.load.model import LogSettings
+from recovery.misspelling import question, similar_names
 
 _T = TypeVar("_T")
 
@@ -335,11 +336,9 @@ def _meant_by(key: str) -> str:
         return f"{key} is a setting of topics, and has no effect here; give it with --topic-config"
     if key in _BROKER_KEYS_OF_TOPICS:
         return f"{key} is a setting of topics, and has no effect here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
-    import difflib  # only needed after a mistake
-
     plain = key.lower().replace("_", ".").replace("-", ".")
-    similar = difflib.get_close_matches(plain, _BROKER_KEYS, n=1, cutoff=_LEAST_SIMILARITY)
-    return f"{key} is not a setting of a broker, and has no effect; is {similar[0]} meant?" if similar else ""
+    similar = similar_names(plain, _BROKER_KEYS, least=_LEAST_SIMILARITY)
+    return f"{key} is not a setting of a broker, and has no effect{question(similar)}" if similar else ""
 
 
 def _or_default(value: _T | None, default: _T) -> _T:

@@ -22,6 +22,7 @@ from recovery.broker.config import (
 from recovery.broker.settings import Layer
 from recovery.errors import UsageError
 from recovery.load.model import LogSettings
+from recovery.misspelling import question, similar_names
 from segfmt.kafka_uuid import format_uuid
 
 Configs = Mapping[str, str]
@@ -198,7 +199,9 @@ def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
 def _read_value(topic: str, key: str, value: object) -> str:
     origin = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
     if key not in TOPIC_CONFIG_NAMES:
-        raise UsageError(f"{origin}: {key} is not a setting of a topic{meant_by(key, TOPIC_CONFIG_NAMES)}")
+        raise UsageError(
+            f"{origin}: {key} is not a setting of a topic{question(_similar(key, TOPIC_CONFIG_NAMES))}"
+        )
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int):
@@ -215,7 +218,7 @@ def without_effect(
     """
     idle = sorted(overrides.keys() - topics_here)
     known = topics_here if len(idle) * len(topics_here) <= _MOST_COMPARED else ()
-    hints = {topic: hint for topic in idle if (hint := meant_by(topic, known))}
+    hints = {topic: hint for topic in idle if (hint := question(_similar(topic, known)))}
     rest = [topic for topic in idle if topic not in hints]
     more = f" and {len(rest) - _MOST_NAMED:,} more" if len(rest) > _MOST_NAMED else ""
     if len(rest) == 1:
@@ -232,9 +235,5 @@ def without_effect(
     return told
 
 
-def meant_by(name: str, known: Collection[str]) -> str:
-    """Return the question whether the most similar of the *known* names was meant; empty if none is similar."""
-    import difflib  # only needed after a mistake
-
-    similar = difflib.get_close_matches(name, known, n=1, cutoff=_LEAST_SIMILARITY)
-    return f"; is {similar[0]} meant?" if similar else ""
+def _similar(name: str, known: Collection[str]) -> list[str]:
+    return similar_names(name, known, least=_LEAST_SIMILARITY)

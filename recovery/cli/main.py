@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import signal
 import sys
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from recovery.cli import (
@@ -30,6 +30,7 @@ from recovery.cli import (
 from recovery.cli.session import ENDING_SIGNALS, discard, end_process_then, print_result
 from recovery.cli.wrapping import for_terminal, wrapped
 from recovery.errors import RecoveryError, error_text, exit_code_of
+from recovery.misspelling import question, similar_names
 from recovery.own_process import prepare_process
 from recovery.printable import printable
 from recovery.version import VERSION
@@ -83,9 +84,8 @@ class _Parser(argparse.ArgumentParser):
     def _meant(self, unknown: Iterable[str]) -> str:
         """Return which of this command's options are near to *unknown* ones, as the end of a sentence."""
         given = (word.partition("=")[0] for word in unknown if word.startswith("--"))
-        near = [get_close_matches(option, self._option_string_actions, n=1, cutoff=0.7) for option in given]
-        named = " and ".join(option for options in near for option in options)
-        return f"; is {named} meant?" if named else ""
+        near = (similar_names(option, self._option_string_actions, least=0.7) for option in given)
+        return question([*itertools.chain.from_iterable(near)])
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - argparse's
         """Refuse an empty name: a shell's variable that is not set does not mean the present folder, or all."""
@@ -98,9 +98,9 @@ class _Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            near = get_close_matches(str(value).lower(), map(str, action.choices or ()), n=1)
+            near = similar_names(str(value).lower(), map(str, action.choices or ()))
             if near and near[0][0].isalpha():  # no release is near to another one
-                error.message += f"; is {near[0]} meant?"
+                error.message += question(near)
             raise
 
     def _print_message(self, message: str, _file: object = None) -> None:

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from recovery.broker.settings import IntKind, Key, Layer, Settings, TextKind
-from recovery.broker.topic_configs import meant_by
 from recovery.errors import UsageError
+from recovery.misspelling import question, similar_names
 
 OPTION = "--command-config"
 
@@ -79,7 +79,7 @@ def client_options(properties: Mapping[str, str]) -> dict[str, Any]:
     """
     known = {key.name for key in _KEYS}
     if odd := [key for key in properties if key not in known]:
-        meant = meant_by(odd[0], known) or "."
+        meant = question(similar_names(odd[0], known, least=0.8)) or "."
         raise UsageError(
             f"{OPTION}: {odd[0]}: not supported here{meant} Remedy: leave it out; supported are "
             f"{', '.join(sorted(known))}"

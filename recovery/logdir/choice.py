@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import Protocol
 
 from recovery.errors import UsageError
+from recovery.misspelling import question, similar_names
 
 _NAMED = 5
 """How many names a message lists; the others are counted."""
@@ -58,7 +58,7 @@ class SeenPartitions:
             lowest, highest = self._ranges[match[1]]
             existing = f"topic {match[1]} has partitions from {lowest} to {highest}"
             if flag == "--topic" and lowest <= int(match[2]) <= highest:
-                existing += f"; is --partition {name} meant?"
+                existing += question([f"--partition {name}"])
         else:
             existing = self._near(name if match is None else match[1])
         raise UsageError(f"{option}: not found in {place}; {existing}")
@@ -70,7 +70,7 @@ class SeenPartitions:
         by_small_letters: dict[str, list[str]] = {}
         for name in self._ranges:
             by_small_letters.setdefault(name.lower(), []).append(name)
-        near = get_close_matches(topic.lower(), by_small_letters, n=_NAMED)
+        near = similar_names(topic.lower(), by_small_letters, most=_NAMED)
         if near:
             names = [name for small in near for name in by_small_letters[small]]
             return f"topics with similar names: {', '.join(names)}"

@@ -1,7 +1,6 @@
 """Which dynamic settings a broker uses while it loads its logs: those in its newest metadata snapshot."""
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from recovery.logdir.metadata_files import load_cluster_metadata
 from tests.brokers import Broker
 from tests.brokers.broker import QUIET_PROPERTIES
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -50,11 +49,10 @@ def test_dynamic_settings_behind_the_snapshot_come_too_late(tmp_path):
 
     with new_broker(**{"metadata.log.max.snapshot.interval.ms": "500"}) as broker:
         broker.start()
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
         folder = str(log_dir / "__cluster_metadata-0")
-        while all(path.name.startswith("0" * 20) for path in Path(folder).glob("*.checkpoint")):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(
+            lambda: any(not path.name.startswith("0" * 20) for path in Path(folder).glob("*.checkpoint"))
+        )
         broker.stop()
     without = index_entries(log_dir)
     assert load_cluster_metadata(folder).cluster_default[INTERVAL] == "64"

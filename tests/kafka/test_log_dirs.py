@@ -16,7 +16,7 @@ import pytest
 from tests.brokers import Broker
 from tests.brokers.broker import QUIET_PROPERTIES, BrokerError
 from tests.brokers.jars import KAFKA_VERSION, RELEASES, oracle_classes
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.runs.command import Done, run
 from tests.runs.driving import footprint
 from tests.servers.file_systems import tmpfs
@@ -130,9 +130,7 @@ def alter(broker: Broker, *what: str) -> None:
 
 def wait_until_cordoned(broker: Broker, log_dirs: list[str]) -> None:
     """Wait until the broker has applied what was altered: it has read its metadata log up to there."""
-    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-    while cordoned_in(by_admin(broker)) != log_dirs:
-        assert time.monotonic() < deadline, log_dirs
+    wait_until(lambda: cordoned_in(by_admin(broker)) == log_dirs, f"not cordoned: {log_dirs}")
 
 
 def cordoned_in(answer: LogDirs) -> list[str]:
@@ -153,10 +151,7 @@ def move_slowly(broker: Broker, cluster: Cluster, topic: str) -> None:
     tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     how = ["--execute", "--reassignment-json-file", str(plan), "--replica-alter-log-dirs-throttle", "1"]
     broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *how)
-    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-    while not any(part.stat().st_size for part in target.glob(f"{topic}-0.*-future/*.log")):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: any(part.stat().st_size for part in target.glob(f"{topic}-0.*-future/*.log")))
 
 
 def not_moving(cluster: Cluster) -> dict[str, Any]:
@@ -187,10 +182,8 @@ def test_sizes_totals_and_a_future_replica(version: str, cluster: Cluster) -> No
             "--topic",
             "gone",
         )
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while any((log_dir / f"gone-{number}").exists() for log_dir in cluster.log_dirs for number in (0, 1)):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        deleted = [log_dir / f"gone-{number}" for log_dir in cluster.log_dirs for number in (0, 1)]
+        wait_until(lambda: not any(folder.exists() for folder in deleted))
         answer, done = assert_equal(broker)
         assert done.stderr == ""
         parts = [part for one in answer.values() for part in one["partitions"]]
@@ -260,10 +253,7 @@ def test_cordons_that_a_broker_ignores(version: str, cluster: Cluster) -> None:
         }
         with cluster.broker(**due) as broker:
             broker.start()
-            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-            while set(folder.glob("*.checkpoint")) <= before:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
+            wait_until(lambda: not set(folder.glob("*.checkpoint")) <= before)
             broker.stop()
 
     def started(warned: list[str], told: list[str], applied: list[str], **properties: str) -> None:

@@ -34,7 +34,7 @@ from tests.brokers.agents import (
 )
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.kafka.conftest import MOST_SEGMENTS
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.runs.command import start
 from tests.servers.s3_server import free_port
 
@@ -112,11 +112,10 @@ def _broker_changes(log_dirs: list[Path], version: str) -> list[GaugeChange]:
         java_agents=[recorder_agent(file)],
     ) as broker:
         broker.start()
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while not (changes := recorded(file)) or changes[-1].value != "gone":
-            assert time.monotonic() < deadline, changes
-            time.sleep(0.1)
-    return changes
+        wait_until(
+            lambda: [change.value for change in recorded(file)][-1:] == ["gone"], lambda: recorded(file)
+        )
+    return recorded(file)
 
 
 def _run_changes(log_dirs: list[Path]) -> list[GaugeChange]:

@@ -21,7 +21,7 @@ from tests.brokers import RELEASES, Broker
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.brokers.sample_brokers import OTHER_VERSIONS
 from tests.brokers.watched_broker import share, watch_recovery
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.runs.command import RECOVERY
 
 pytestmark = [pytest.mark.java, pytest.mark.broker, pytest.mark.long]
@@ -105,10 +105,7 @@ class Watching:
         )
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while not is_so() and self._thread.is_alive():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: is_so() or not self._thread.is_alive(), pause_seconds=0.01)
 
     def wait_for_logs(self, count: int) -> None:
         self.wait_until(lambda: sum(one.finished_logs for one in self.gauges.values().log_dirs) >= count)

@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from tests.brokers.agents import (
     recorder_agent,
 )
 from tests.brokers.broker import QUIET_PROPERTIES
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.runs.command import RECOVERY, start
 from tests.servers.s3_server import free_port
 from tests.servers.sockets import ESTABLISHED, local_ends
@@ -142,10 +141,11 @@ def held_until_connected(broker: Broker, *ports: int) -> Iterator[None]:
     """Hold the broker until each of the ports has been called: a watch that begins slowly misses a fast recovery."""
     with broker.held():
         yield
-        deadline_s = time.monotonic() + LONGEST_WAIT_SECONDS
-        while not connected_ports(broker).issuperset(ports):
-            assert time.monotonic() < deadline_s, connected_ports(broker)
-            time.sleep(0.02)
+        wait_until(
+            lambda: connected_ports(broker).issuperset(ports),
+            lambda: connected_ports(broker),
+            pause_seconds=0.02,
+        )
 
 
 def connected_ports(broker: Broker) -> set[int]:
@@ -228,12 +228,8 @@ def test_a_run_of_this_tool(crashed_dirs: Path, ram_path: Path) -> None:
         "--metrics-port", str(port), "--format", "json", stdout=subprocess.PIPE,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while subprocess.run(
-            ["curl", "-sf", f"http://localhost:{port}/metrics"], capture_output=True
-        ).returncode:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        curl = ["curl", "-sf", f"http://localhost:{port}/metrics"]
+        wait_until(lambda: not subprocess.run(curl, capture_output=True).returncode)
         with Watch(f"http://localhost:{port}") as watch:
             started = [watch.until("LogDirStarted") for _ in range(2)]
             while not (shown := watch.until("Progress"))["scanned_bytes"]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.servers.file_systems import mounting
 
 PROGRAM = "systemd-nspawn"
@@ -65,12 +65,13 @@ class Systemd:
         """A property of *unit*."""
         return self.run("systemctl", "show", "--value", "-p", name, unit).stdout.strip()
 
-    def wait_for(self, unit: str, *, text: str = "", state: str = "", seconds: float = 120) -> None:
+    def wait_for(self, unit: str, *, text: str = "", state: str = "") -> None:
         """Wait until the journal of *unit* holds *text*, and it is in *state*."""
-        until_s = time.monotonic() + seconds
-        while text not in self.journal(unit) or (state and self.state(unit) != state):
-            assert time.monotonic() < until_s, (unit, text, self.state(unit), self.journal(unit)[-5000:])
-            time.sleep(0.2)
+        wait_until(
+            lambda: text in self.journal(unit) and (not state or self.state(unit) == state),
+            lambda: (unit, text, self.state(unit), self.journal(unit)[-5000:]),
+            pause_seconds=0.2,
+        )
 
     def _boot(self) -> None:
         command = [PROGRAM, "--directory", str(self.root), "--boot", "--register=no", "--keep-unit"]

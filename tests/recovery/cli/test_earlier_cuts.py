@@ -106,6 +106,11 @@ def test_killed_behind_a_hand_over(
     assert_told_once(sample, expected, *options)
 
 
+def logs_of(log_dir: Path) -> dict[str, object]:
+    """The files of its logs, without those that wait for their removal."""
+    return {name: file for name, file in tree_of(log_dir).items() if "/" in name and ".deleted" not in name}
+
+
 @pytest.mark.parametrize("number", range(1, 4))
 def test_killed_with_quarantine_elsewhere(sample: Sample, expected: dict[str, Cuts], number: int) -> None:
     """The next run, which does not look there, ends what was begun: the commands that it names put all back."""
@@ -118,12 +123,15 @@ def test_killed_with_quarantine_elsewhere(sample: Sample, expected: dict[str, Cu
     dry = recover(sample, "--dry-run", "--format", "text")
     assert "EARLIER " in dry.stdout
     assert "kafka-log-recovery undo" not in dry.stdout
+    found = [logs_of(log_dir) for log_dir in sample.log_dirs]
     done = recover(sample, "--format", "text")
     assert done.exit_code == 2
+    # How far each of the log dirs had come is a matter of luck: what is only handed over has a command of its own
+    has_changed = {logs_of(log_dir) != logs for log_dir, logs in zip(sample.log_dirs, found, strict=True)}
     commands = [
         line.partition("kafka-log-recovery ")[2] for line in done.stdout.splitlines() if " undo " in line
     ]
-    assert len(commands) >= 2
+    assert len(commands) == 1 + len(has_changed)
     for command in commands:
         undone = run(*shlex.split(command))
         assert undone.exit_code == 0, undone.stderr

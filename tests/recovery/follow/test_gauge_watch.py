@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import Event, LogDirSampled, Remark, RunFinished, RunStarted, SourceLost
 from recovery.watch.gauges import Gauges
 from recovery.watch.http.status import health
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.recovery.follow.test_endpoint import Answers, serving
 from tests.runs.command import assert_one_line, run
 
@@ -59,10 +58,7 @@ class Watching:
 
     def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds."""
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while not holds():
-            assert time.monotonic() < deadline, self.events
-            time.sleep(0.01)
+        wait_until(holds, lambda: self.events, pause_seconds=0.01)
 
     def has(self, kind: type, **fields: object) -> bool:
         """Whether there was such an event."""

@@ -26,7 +26,7 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import BrokerRestarted, Event, Remark, RunFinished, RunStarted, SourceLost
 from recovery.watch.gauges import Gauges
 from segfmt.filenames import LOCK_FILE
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.recovery.follow.test_broker_load import END, began, listed, loaded, segment
 from tests.runs.command import RECOVERY, run
 
@@ -66,11 +66,8 @@ class Watching:
             self.error = error
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-        while not is_so():
-            assert time.monotonic() < deadline, self.events
-            assert self._thread.is_alive() or is_so(), self.error
-            time.sleep(0.01)
+        wait_until(lambda: is_so() or not self._thread.is_alive(), lambda: self.events, pause_seconds=0.01)
+        assert is_so(), self.error
 
     def ended(self) -> WatchReport:
         self._thread.join(LONGEST_WAIT_SECONDS)

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from recovery.write.quarantine import MANIFEST
 from tests.brokers import Broker
 from tests.brokers.broker import QUIET_PROPERTIES
 from tests.logs.samples import Sample, unpack
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import wait_until
 from tests.recovery.cli.test_output import tear
 from tests.runs.command import assert_one_line, recover
 from tests.runs.driving import footprint, is_as_saved, log_bytes, lost_batches, quarantine_of
@@ -219,7 +218,4 @@ def untouched(place: Path) -> dict[str, tuple[int, ...]]:
 
 
 def wait_until_deleted(log_dir: Path, pattern: str) -> None:
-    deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-    while list(log_dir.glob(pattern)):
-        assert time.monotonic() < deadline, f"{pattern} is still there"
-        time.sleep(0.1)
+    wait_until(lambda: not list(log_dir.glob(pattern)), f"{pattern} is still there")

@@ -27,7 +27,7 @@ from recovery.watch.notifier import Notifier
 from recovery.watch.open import ObserverOptions, open_observers
 from recovery.watch.terminal import NOTICE_LIMIT, Terminal
 from recovery.watch.terminal_view import short_names, view
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.runs.event_streams import (
     A,
     at,
@@ -341,10 +341,7 @@ class TestTerminal:
         gauges = Gauges()
         with Terminal(console.file, gauges, console=console):
             gauges(run_started())
-            deadline = time.monotonic() + LONGEST_WAIT_SECONDS
-            while "Listing 2 log dirs" not in console.file.getvalue():
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            wait_until(lambda: "Listing 2 log dirs" in console.file.getvalue(), pause_seconds=0.02)
 
     def test_events_do_not_draw(self):
         """10,000 partitions in seconds: an event must not cost a redraw."""

@@ -17,6 +17,7 @@ from recovery.watch.events import RunFinished
 from recovery.watch.gauges import Gauges
 from recovery.watch.open import ObserverOptions, open_observers
 from recovery.watch.textfile import kept_in_file
+from tests.patience import wait_until
 from tests.runs.event_streams import A, at, dir_started, log_finished, one_of_each, run_started
 
 
@@ -52,13 +53,6 @@ def file_size_limit(size):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
-
-
-def wait_until(holds):
-    until_s = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
 
 
 def test_it_is_there_at_once_for_every_user_and_has_the_last_figures_at_the_end(path):

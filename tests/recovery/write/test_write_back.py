@@ -18,7 +18,7 @@ from recovery.write import write_back
 from recovery.write.durable import sync_all, sync_below, write_new
 from recovery.write.write_back import held_file_systems, sync_file_system
 from tests.logs.samples import MARKER, unpack
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.runs.driving import recover
 from tests.servers.file_systems import failing_disk, tmpfs
 from tests.servers.machine import LOOP_DEVICES, MKFS_EXT4, MOUNTS, needs
@@ -104,9 +104,7 @@ class TestWaiting:
             assert begun.wait(timeout=LONGEST_WAIT_SECONDS)
             for thread in threads[1:]:
                 thread.start()
-            deadline_s = time.monotonic() + LONGEST_WAIT_SECONDS
-            while sum(thread.is_alive() for thread in threads) < 8 and time.monotonic() < deadline_s:
-                time.sleep(0.001)
+            wait_until(lambda: sum(thread.is_alive() for thread in threads) == 8, pause_seconds=0.001)
             time.sleep(0.05)
             go_on.set()
             for thread in threads:
