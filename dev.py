@@ -37,6 +37,7 @@ MADE_HERE = (
     *(".venv", ".venv-docs", ".venv-release", "build", "dist", "kafka_log_recovery.egg-info"),
     *(".hypothesis", ".import_linter_cache", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
 )
+ALONE = ("check", "docs", "clean")  # what takes no arguments
 OWN_PROCESS = ("-n", "--numprocesses", "--dist", "--pdb", "--trace", "-s", "--capture")  # options of pytest
 
 
@@ -54,10 +55,19 @@ def main(arguments: list[str]) -> int:
     if sys.version_info < (3, 11):  # noqa: UP036 - this is the file that tells
         print(f"dev.py: Python 3.11 or newer is needed, this is {sys.version.split()[0]}", file=sys.stderr)
         return 1
+    if arguments[:1] in (["-h"], ["--help"], ["help"]):
+        print(__doc__)
+        return 0
     if not arguments or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         if arguments:
             print(f"dev.py: {arguments[0]}: not one of {', '.join(commands)}", file=sys.stderr)
+        return 1
+    if arguments[0] in ALONE and arguments[1:]:
+        if arguments[1] in ("-h", "--help"):
+            print(f"{arguments[0]}: {commands[arguments[0]].__doc__}")
+            return 0
+        print(f"dev.py: {arguments[0]} takes no arguments: {' '.join(arguments[1:])}", file=sys.stderr)
         return 1
     if arguments[0] not in ("docs", "release", "clean") and not make_environment(
         for_developers=arguments[0] in ("test", "check")

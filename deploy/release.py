@@ -1,6 +1,6 @@
 """Build what a release consists of, from the last commit, into `dist`: nothing is published.
 
-    python3 dev.py release [--tag vX.Y.Z]
+    python3 dev.py release [--tag vX.Y.Z] [--url URL]
 
     kafka_log_recovery-X.Y.Z-py3-none-any.whl     the wheel, built from the source distribution
     kafka_log_recovery-X.Y.Z.tar.gz               that
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -37,6 +38,7 @@ def main(arguments: list[str]) -> int:
         prog="dev.py release", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--tag", help="of the release: v and the version")
+    parser.add_argument("--url", help="page of the repository; without it the long description has no links")
     options = parser.parse_args(arguments)
     try:
         version = version_of(ROOT, options.tag)
@@ -44,6 +46,7 @@ def main(arguments: list[str]) -> int:
             source = Path(name) / "source"
             export(source)
             shutil.rmtree(DIST, ignore_errors=True)
+            os.environ["KAFKA_LOG_RECOVERY_URL"] = options.url or ""
             python("-m", "build", "--outdir", str(DIST), str(source))
         python("-m", "twine", "check", "--strict", *map(str, DIST.iterdir()))
         pack_site(version)

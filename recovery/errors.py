@@ -20,6 +20,19 @@ class RecoveryError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Go to another process as it is: Exception would call a subclass with the message for its arguments."""
+        return _as_it_was, (type(self), self.args, self.__dict__)
+
+
+def _as_it_was(
+    kind: type[RecoveryError], arguments: tuple[object, ...], attributes: dict[str, object]
+) -> RecoveryError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
+
 
 class UsageError(RecoveryError):
     """The command line or the configuration cannot be understood."""

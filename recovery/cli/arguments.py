@@ -99,7 +99,7 @@ def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> N
     watching.add_argument(
         "--metrics-host",
         metavar="ADDRESS",
-        help="listen on this address of this machine (default: 127.0.0.1); who reaches it need not log in",
+        help="listen on this address of this machine (default: 127.0.0.1); anyone who can reach it can read it",
     )
     watching.add_argument(
         "--metrics-textfile",

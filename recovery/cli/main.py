@@ -57,6 +57,14 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**(options | {"allow_abbrev": False, "formatter_class": _HelpFormatter}))
         self._given: tuple[str, ...] = ()
 
+    @property
+    def commands(self) -> dict[str, _Parser]:
+        """The commands below this one."""
+        below: dict[str, _Parser] = {}
+        for action in self._subparsers._group_actions if self._subparsers else ():
+            below |= action.choices or {}
+        return below
+
     def format_help(self) -> str:
         """Name the manual page, which the package installs."""
         return f"{super().format_help()}\nmanual: man {self.prog.replace(' ', '-')}\n"
@@ -70,7 +78,7 @@ class _Parser(argparse.ArgumentParser):
         self._given = tuple(words)
         first = words[0] if self._subparsers else ""
         if first.startswith("-") and first not in self._option_string_actions:
-            hint = self._meant([first]) or "; options come behind the command"
+            hint = self._meant([first]) or "; options go after the command"
             self.error(f"unrecognized arguments: {first}{hint}")
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -220,7 +228,7 @@ def _lowest_free_descriptor() -> int:
     return 3
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> _Parser:
     """Return the parser of the whole command line."""
     parser = _Parser(
         prog="kafka-log-recovery",
@@ -238,8 +246,19 @@ def build_parser() -> argparse.ArgumentParser:
         "help", help="show the help of a command", description="Show the help of a command."
     )
     helping.add_argument("words", metavar="COMMAND", nargs="*", help="such as recover, or archive verify")
-    helping.set_defaults(run=lambda arguments: build_parser().parse_args([*arguments.words, "--help"]))
+    helping.set_defaults(run=_show_help)
     return parser
+
+
+def _show_help(arguments: argparse.Namespace) -> int:
+    """Run `help` and return its exit code; the parser of the words before it refuses one that is no command."""
+    parser, words = build_parser(), [*arguments.words]
+    while words and words[0] in parser.commands:
+        parser = parser.commands[words.pop(0)]
+    if words and not parser.commands:
+        parser.error(f"unrecognized arguments: {' '.join(words)}")
+    parser.parse_args([*words, "--help"])
+    return 0
 
 
 if __name__ == "__main__":

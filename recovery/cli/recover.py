@@ -120,7 +120,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome.add_argument(
         "--keep-deleted",
         action="store_true",
-        help="keep the .deleted files that the broker was about to unlink in quarantine, too",
+        help="move to quarantine, too, the .deleted files that the broker was about to remove",
     )
     outcome.add_argument(
         "--exit-zero-on-truncation",

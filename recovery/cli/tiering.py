@@ -84,7 +84,7 @@ def add_actions(actions: argparse._SubParsersAction[Any]) -> None:
         "retention",
         help="show what brokers will delete of the remote parts of tiered logs",
         description="Show which remote segments retention will delete, and which a broker before 4.3.2 will delete "
-        "without right when it starts (KAFKA-20732). Nothing is locked, written or deleted.",
+        "by mistake when it starts (KAFKA-20732). Nothing is locked, written or deleted.",
         epilog=_RETENTION_EPILOG,
     )
     _add_arguments(retention, formats=("text", "json"))

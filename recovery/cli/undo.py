@@ -46,7 +46,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
         "undo",
-        help="take the newest recovery or restore of each log dir back",
+        help="undo the newest recovery or restore of each log dir",
         description="Put every log, epoch file, checkpoint and name back as it was before the newest recover or "
         "archive restore that changed a partition; later runs go first, and earlier ones are named. Nothing is touched "
         "if anything has changed since, for instance because a broker was started.",

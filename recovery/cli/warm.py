@@ -27,13 +27,14 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "warm",
         help="compile the kernels for this CPU beforehand",
-        description="Compile all kernels for this machine's CPU, which else the first run does, and keep them.",
+        description="Compile all kernels for this machine's CPU now, and keep them; otherwise the first run does it.",
         epilog=_EPILOG,
     )
     parser.add_argument(
         "--kernel-cache",
         metavar="DIR",
-        help="keep them there (default: KAFKA_LOG_RECOVERY_KERNEL_CACHE of the environment, "
+        help="keep them there (default: the first of KAFKA_LOG_RECOVERY_KERNEL_CACHE and NUMBA_CACHE_DIR of the "
+        "environment, $XDG_CACHE_HOME/kafka-log-recovery, "
         "/var/cache/kafka-log-recovery where this user may write to it, ~/.cache/kafka-log-recovery)",
     )
     parser.set_defaults(run=run)

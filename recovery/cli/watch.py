@@ -64,7 +64,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     how.add_argument(
         "--once",
         action="store_true",
-        help="say how far it is, and end; no progress but with --progress bar, log or json",
+        help="say how far it is, and end; shows progress only with --progress bar, log or json",
     )
     how.add_argument(
         "--forever", action="store_true", help="go on when the recovery is over, and watch the next start"

@@ -39,6 +39,16 @@ def write_handoff(
     journal.discard()
 
 
+def finish_unmarking(log_dir: str, journal: RunJournal, quarantine: Quarantine) -> None:
+    """Remove the marker if an interrupted run was about to, and enter in the manifest that it is gone.
+
+    Not after its hand-off: it may have written another one.
+    """
+    commit = journal.unmarking()
+    if commit is not None and journal.handoff() is None:
+        quarantine.note_change(commit, publish(log_dir, commit))
+
+
 def finish_handoff(log_dir: str, journal: RunJournal, quarantine: Quarantine) -> bool:
     """Finish a hand-off that was interrupted; return whether there was one."""
     commit = journal.handoff()

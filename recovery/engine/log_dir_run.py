@@ -25,7 +25,7 @@ from recovery.engine.forecast import most_busy_threads
 from recovery.engine.groups import CommitGroup
 from recovery.engine.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.engine.job import LogDirJob
-from recovery.engine.log_dir_handoff import finish_handoff, write_handoff
+from recovery.engine.log_dir_handoff import finish_handoff, finish_unmarking, write_handoff
 from recovery.engine.outcomes import PartitionResult
 from recovery.engine.partition_report import failed_reports, finished_event, refused_reports
 from recovery.engine.partition_run import PartitionRun
@@ -295,9 +295,16 @@ class LogDirRun:
             if self._is_marker_gone:
                 return
             log_dir = self._inventory.log_dir
+            finish_unmarking(log_dir, self._journal, self._quarantine)
             plan = plan_unmarking(log_dir)
             if not plan.is_empty:
-                apply_partition(log_dir, plan, own_files(log_dir), self._quarantine)
+                apply_partition(
+                    log_dir,
+                    plan,
+                    own_files(log_dir),
+                    self._quarantine,
+                    enter=lambda commit, _saved: self._journal.commit_unmarking(commit),
+                )
             self._is_marker_gone = True
 
     # -- end ------------------------------------------------------------------------------------------------
@@ -316,6 +323,7 @@ class LogDirRun:
             reports = (result.report for result in results.values())
             # The next run would not find them
             CutLedger(log_dir).add_holes(reports, self._quarantine.run_folder)
+            finish_unmarking(log_dir, self._journal, self._quarantine)
         is_handed_over = not self._dry_run and finish_handoff(log_dir, self._journal, self._quarantine)
         plan = plan_handoff(
             self._inventory,

@@ -426,7 +426,7 @@ def _outcome(log_dir: LogDirReport) -> str:
         return "the clean-shutdown marker stays, but a broker may halt on what is refused"
     if log_dir.marker:
         return "a broker will skip recovery here"
-    return "no clean-shutdown marker: a broker will check this dir"
+    return "no clean-shutdown marker: a broker will run recovery here"
 
 
 def _what_to_type(report: RecoveryReport) -> Iterator[str]:

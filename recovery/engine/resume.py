@@ -39,7 +39,7 @@ from recovery.write.quarantine import Quarantine
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 _FIELD = re.compile(r"(\w+)=([^,()]+)")  # one setting in the text of `LogSettings`
-_LOG_DIR_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "hand-off", "run"
+_LOG_DIR_NOTE, _UNMARKING_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "unmarking", "hand-off", "run"
 
 
 class RunJournal:
@@ -227,6 +227,11 @@ class RunJournal:
         commit = _commit_of(task.folder, document.get("commit"), self.path)
         return commit, PartitionResult.from_json(task, document.get("result", {}))
 
+    def unmarking(self) -> Commit | None:
+        """Return how the marker was, or is to be, removed; None if the run did not get that far."""
+        note = None if self._journal is None else self._journal.notes.get(_UNMARKING_NOTE)
+        return None if note is None else _commit_of(LOG_DIR_ITSELF, note, self.path)
+
     def handoff(self) -> Commit | None:
         """Return what was, or is to be, done to the log dir's own files, None if the run did not get that far."""
         note = None if self._journal is None else self._journal.notes.get(_HANDOFF_NOTE)
@@ -323,6 +328,11 @@ class RunJournal:
         with contextlib.suppress(OSError):
             self._ledger.note_made(result.report)
 
+    def commit_unmarking(self, commit: Commit) -> None:
+        """Write to disk that the marker will now be removed."""
+        if self._journal is not None:
+            self._journal.note(_UNMARKING_NOTE, commit.to_json())
+
     def commit_handoff(self, commit: Commit) -> None:
         """Write to disk what will now be done to the log dir's own files."""
         if self._journal is not None:
@@ -344,6 +354,8 @@ class RunJournal:
 
     def _all_commits(self) -> Iterator[Commit]:
         assert self._journal is not None
+        if (unmarking := self.unmarking()) is not None:
+            yield unmarking
         for folder, document in self._journal.commits.items():
             yield _commit_of(folder, document.get("commit"), self.path)
         if (handoff := self.handoff()) is not None:

@@ -72,7 +72,10 @@ class KeptMarker:
 
     @property
     def _was_there(self) -> bool:
-        return any(CLEAN_SHUTDOWN_FILE in change.commit.before for change in self._changes[:1])
+        """Whether it was there before; a run that only moved something away for a repair has not touched it."""
+        if self._changes:
+            return CLEAN_SHUTDOWN_FILE in self._changes[0].commit.before
+        return is_there(self._path)
 
     @property
     def _saved(self) -> Saved | None:

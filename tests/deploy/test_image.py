@@ -61,14 +61,18 @@ def test_an_image_runs_the_command_as_nobody_with_kernels_that_are_there() -> No
             assert f"warm --kernel-cache {_SYSTEM_FOLDER}\n" in stages()[source][1], target
 
 
-def test_only_the_target_with_spark_has_extras_and_java() -> None:
+def test_only_the_target_with_spark_has_archives_spark_and_java() -> None:
     *_, (default, lines) = images().items()
     assert default != "spark"
     assert "RUN" not in lines
     assert "jre" in images()["spark"]
-    (extras,) = re.findall(r"\*\.whl\)\[(.*?)\]", LINES)
-    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
-    assert "[" not in stages()["build"][1]
+    extras = {
+        stage: re.findall(r"\*\.whl\)\[(.*?)\]", lines)
+        for stage, (_, lines) in stages().items()
+        if ".whl" in lines
+    }
+    assert extras == {"build": ["client"], "build-spark": ["archive,spark"]}
+    assert {"client", "archive", "spark"} <= set(PROJECT["optional-dependencies"])
 
 
 def test_versions_and_targets_that_are_named_are_those_there_are() -> None:

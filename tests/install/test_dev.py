@@ -97,6 +97,28 @@ def test_what_the_tests_download_is_said_before(
     assert ("downloaded" in capfd.readouterr().err) is is_all
 
 
+@pytest.mark.parametrize("asked", [["--help"], ["-h"], ["help"], ["clean", "--help"], ["docs", "-h"]])
+def test_help_does_nothing_else(
+    asked: list[str], dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev.shutil, "rmtree", None)
+    monkeypatch.setattr(dev, "python", None)
+    assert dev.main(asked) == 0
+    said = capsys.readouterr().out
+    assert ("python3 dev.py demo" in said) == (len(asked) == 1)
+    assert asked[0] in said or len(asked) == 1
+
+
+@pytest.mark.parametrize("command", ["check", "docs", "clean"])
+def test_what_takes_no_arguments_refuses_them(
+    command: str, dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev.shutil, "rmtree", None)
+    monkeypatch.setattr(dev, "python", None)
+    assert dev.main([command, "--dry-run"]) == 1
+    assert f"{command} takes no arguments: --dry-run" in capsys.readouterr().err
+
+
 def test_clean_leaves_what_it_did_not_make(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,19 +96,52 @@ def test_all_is_built_from_the_last_commit(tmp_path: Path) -> None:
     assert "recovery/more.py" in inside
     assert not any("junk" in name or name.startswith("tests") for name in inside)
     assert any(name.endswith("man/man1/kafka-log-recovery-recover.1") for name in inside)
+    with tarfile.open(dist / sources) as packed_sources:
+        packed_names = {one.name.partition("/")[2] for one in packed_sources if one.isfile()}
+    committed = subprocess.run([*git, "ls-files"], check=True, capture_output=True, text=True)
+    made = {name for name in packed_names if ".egg-info/" in name} | {"PKG-INFO", "setup.cfg"}
+    assert packed_names - made == {*committed.stdout.splitlines()}
+    description = metadata_of(dist / wheel)
+    assert "\nProject-URL: Source, https://forge.example/kafka-log-recovery\n" in description
+    links = re.findall(r"\]\(([^)]*)\)", description)
+    assert len(links) > 40
+    place = f"https://forge.example/kafka-log-recovery/(blob|raw)/v{VERSION}/"
+    for link in links:
+        match = re.match(place, link)
+        assert match is not None, link
+        assert (ROOT / link[match.end() :].partition("#")[0]).exists(), link
+        assert (match[1] == "raw") == link.endswith(".svg"), link
     with tarfile.open(dist / site) as packed_site:
         assert "docs/index.html" in packed_site.getnames()
 
 
+def metadata_of(wheel: Path) -> str:
+    """The fields of a wheel, and the long description."""
+    with zipfile.ZipFile(wheel) as packed:
+        (name,) = (name for name in packed.namelist() if name.endswith(".dist-info/METADATA"))
+        return packed.read(name).decode()
+
+
 def _release(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["python3", "dev.py", "release"], cwd=folder, capture_output=True, text=True, check=False
+        ["python3", "dev.py", "release", "--url", "https://forge.example/kafka-log-recovery/"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
 def test_the_workflow_runs_what_there_is() -> None:
     commands = re.findall(r"^ *- run: (.+)$", WORKFLOW, re.MULTILINE)
-    assert 'python3 dev.py release --tag "$GITHUB_REF_NAME"' in commands
+    build = 'python3 dev.py release --tag "$GITHUB_REF_NAME" --url "$GITHUB_SERVER_URL/$GITHUB_REPOSITORY"'
+    assert build in commands
+    # The tags of documents and manifests have no v: tests/deploy/test_image.py
+    assert 'echo "VERSION=${GITHUB_REF_NAME#v}" >> "$GITHUB_ENV"' in commands
+    assert re.findall(r"kafka-log-recovery:(.*)$", WORKFLOW, re.MULTILINE) == [
+        "${{ env.VERSION }}${{ matrix.suffix }}"
+    ]
+    assert re.findall(r'suffix: "?([\w-]*)"?$', WORKFLOW, re.MULTILINE) == ["", "-spark"]
     assert any(command.endswith(" .ci/run") for command in commands)
     stages = set(
         re.findall(r"^FROM .* AS ([\w-]+)$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
@@ -123,5 +156,4 @@ def test_nothing_is_published_before_the_tests_have_passed() -> None:
     needs = dict(jobs)
     assert needs.pop("tests") == ""
     assert needs.pop("build") == "tests"
-    assert set(needs) == {"package", "image", "docs"}
-    assert set(needs.values()) == {"build"}
+    assert needs == {"image": "build", "package": "image", "docs": "package"}

@@ -116,6 +116,29 @@ def completed_by_fish(scripts: Path, typed: str) -> set[str]:
 
 
 @needs(SHELLS)
+def test_help_is_followed_by_what_it_can_show(scripts: Path) -> None:
+    commands = completed_by_fish(scripts, "kafka-log-recovery help ") - {"-h", "--help"}
+    assert commands == completed_by_fish(scripts, "kafka-log-recovery ") - {
+        "help",
+        "-h",
+        "--help",
+        "--version",
+    }
+    below = completed_by_fish(scripts, "kafka-log-recovery help quarantine ")
+    assert {"list", "purge"} <= below
+    assert not below & commands
+
+
+@needs(SHELLS)
+def test_what_is_offered_has_a_short_line(scripts: Path) -> None:
+    asked = f"source {shlex.quote(str(scripts / 'fish'))}; complete -C 'kafka-log-recovery recover --'"
+    done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, check=True)
+    lines = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
+    assert lines["--dry-run"]
+    assert max(map(len, lines.values())) < 120, max(lines.values(), key=len)
+
+
+@needs(SHELLS)
 def test_fish_completes_as_bash_does(scripts: Path) -> None:
     assert {"recover", "undo", "verify", "archive"} <= completed_by_fish(scripts, "kafka-log-recovery ")
     assert completed_by_fish(scripts, "kafka-log-recovery recover --dry") == {"--dry-run"}

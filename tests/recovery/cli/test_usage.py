@@ -579,8 +579,8 @@ def test_an_unknown_option_is_referred_to_the_help_of_its_command(words, program
     [
         (["--versoin"], "is --version meant?"),
         (["RECOVER"], "is recover meant?"),
-        (["--log-dirs", "x", "recover"], "--log-dirs; options come behind the command"),
-        (["archive", "--metadata", "x", "metrics"], "--metadata; options come behind the command"),
+        (["--log-dirs", "x", "recover"], "--log-dirs; options go after the command"),
+        (["archive", "--metadata", "x", "metrics"], "--metadata; options go after the command"),
         (["archive", "verify", "x", "--layot", "plain"], "is --layout meant?"),
         (["recover", "--log-dirs", "x", "--dryrun", "--thread=3"], "is --dry-run and --threads meant?"),
         (["archive", "copy", "--log-dirs", "x", "--ouput=y"], "--ouput; is --output meant?"),
@@ -644,6 +644,22 @@ def test_without_a_command_the_commands_are_listed(words, commands, capsys):
     assert ended.value.code == 1
     printed = capsys.readouterr().out
     assert all(re.search(rf"^    {command}\b", printed, re.MULTILINE) for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["recover", "nonsense"], "kafka-log-recovery recover: unrecognized arguments: nonsense"),
+        (["archive", "recover", "undo"], "kafka-log-recovery archive recover: unrecognized arguments: undo"),
+        (["archive", "undo"], "kafka-log-recovery archive: argument ACTION: invalid choice"),
+        (["recovr"], "is recover meant?"),
+    ],
+)
+def test_help_of_what_is_no_command(words, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["help", *words])
+    assert ended.value.code == 1
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["recover"], ["archive", "verify"]])

@@ -63,7 +63,7 @@ def test_the_rest_is_left_alone_and_the_dir_is_not_handed_over(sample: Sample) -
     left = sum(len(one.not_chosen) for one in report.log_dirs)
     assert left == 28
     assert "28 logs not chosen, and left as they were" in report.to_text()
-    assert "no clean-shutdown marker: a broker will check this dir" in report.to_text()
+    assert "no clean-shutdown marker: a broker will run recovery here" in report.to_text()
 
 
 def test_all_of_it_then_is_what_it_would_have_been_at_once(sample: Sample, ram_path: Path) -> None:

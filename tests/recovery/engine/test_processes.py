@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,6 +121,22 @@ class TestTheSame:
             assert own_leftovers(other) == []
         assert _story(told["always"]) == _story(told["never"])
         assert isinstance(told["always"][-1], RunFinished)
+
+    @pytest.mark.parametrize("dry_run", [True, False])
+    def test_what_is_refused_before_a_worker_is_asked(self, tmp_path: Path, dry_run: bool) -> None:
+        """A foreign folder, and a partition in both log dirs: the worker gets the refusals with its task."""
+        ends = {}
+        for processes in ("never", "always"):
+            sample = unpack("crashed", tmp_path / processes)
+            (sample.log_dirs[0] / "lost+found").mkdir()
+            (moved,) = sample.log_dirs[0].glob("own-index-0")
+            shutil.copytree(moved, sample.log_dirs[1] / moved.name)
+            report = recover(sample, processes=processes, dry_run=dry_run)
+            assert [one.status for one in report.log_dirs] == ["partial", "partial"]
+            ends[processes] = [(one.folder, one.status, one.log_end_offset) for one in report.partitions]
+            refused = [name for name, status, _ in ends[processes] if status == "refused"]
+            assert sorted(refused) == ["lost+found", "own-index-0", "own-index-0"]
+        assert ends["always"] == ends["never"]
 
     @pytest.mark.parametrize("dry_run", [True, False])
     def test_damage_is_cut_saved_and_told(self, tmp_path: Path, dry_run: bool) -> None:

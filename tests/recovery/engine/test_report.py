@@ -122,7 +122,7 @@ CUT /d1/t-0: offsets from 51 on, 734 bytes, 5 batches
 NOTE /d1/t-0: something to know
 1 recovered, 1 unchanged, 1 cut, 1 refused, in 1.5 s
 cut: 734 bytes, 5 batches
-/d1: no clean-shutdown marker: a broker will check this dir
+/d1: no clean-shutdown marker: a broker will run recovery here
 /d2: a broker will skip recovery here
 done for a broker of Kafka 4.3 (--release 4.3)
 what was cut or replaced is kept; this puts it back: kafka-log-recovery undo --log-dirs /d1"""
