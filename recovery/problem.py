@@ -40,6 +40,7 @@ ProblemRule = Literal[
     "meta-properties",
     "another-node",
     "duplicate-directory-id",
+    "metadata-place",
     "quarantine-place",
     # the machine
     "read-only",

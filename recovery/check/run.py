@@ -32,11 +32,12 @@ from recovery.check.second_look import Recheck
 from recovery.check.segment import check_segment
 from recovery.check.segment_files import FolderSegmentFiles
 from recovery.check.task import Reading, SegmentResult, SegmentTask
-from recovery.errors import AS_BROKERS_USER, InterruptedRecoveryError, error_text
+from recovery.errors import InterruptedRecoveryError, error_text
 from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, is_without_logs
 from recovery.logdir.lock import is_locked
+from recovery.logdir.user import access_remedy
 from recovery.problem import Note
 from recovery.read.kernel_start import KernelStart, start_kernels
 from recovery.read.rate_limit import RateLimit
@@ -229,7 +230,7 @@ class VerifyRun:
         except OSError as error:
             why = error_text(error).removeprefix(f"{log_dir}: ")
             if isinstance(error, PermissionError):
-                why += f". Remedy: {AS_BROKERS_USER}"
+                why += f". Remedy: {access_remedy(error.filename or log_dir)}"
             return _not_checked(log_dir, why)
         checked_dir = CheckedLogDir(log_dir=log_dir, is_live=is_live, files=files)
         checked_dir.partitions = [folder for folder in files.folders if self._choice(folder)]

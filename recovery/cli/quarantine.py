@@ -17,7 +17,7 @@ from recovery.cli.arguments import (
     log_dirs_of,
     properties_of,
 )
-from recovery.errors import AS_BROKERS_USER, UsageError, error_text
+from recovery.errors import UsageError, error_text
 from recovery.quantity import bytes_text, count_text
 
 if TYPE_CHECKING:
@@ -190,6 +190,7 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
         UsageError: there is neither such a log dir nor quarantine of it.
     """
     from recovery.logdir.quarantine_place import possible_roots
+    from recovery.logdir.user import access_remedy
     from recovery.saved.purge import runs_of, unfinished
     from recovery.saved.report import ListedRun, LogDirListing
     from recovery.saved.runs import check_run
@@ -210,7 +211,11 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
             ),
         )
     except OSError as error:  # one disk may be gone: what lies on the others is still listed
-        remedy = f". Remedy: {AS_BROKERS_USER}" if isinstance(error, PermissionError) else ""
+        remedy = (
+            f". Remedy: {access_remedy(error.filename or log_dir)}"
+            if isinstance(error, PermissionError)
+            else ""
+        )
         return LogDirListing(log_dir=log_dir, places=roots, error=error_text(error) + remedy)
 
 

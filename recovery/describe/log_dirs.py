@@ -8,7 +8,6 @@ Kafka: ReplicaManager.describeLogDirs.
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,14 +24,14 @@ from recovery.describe.report import (
     LogDirsReport,
     ReplicaDescription,
 )
-from recovery.errors import AS_BROKERS_USER, error_text
+from recovery.errors import error_text
 from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS, read_checkpoint
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, BrokerDirs, cordons_in, is_foreign
 from recovery.logdir.identity import identify
 from recovery.logdir.listing import mount_problems, no_folder
 from recovery.logdir.lock import is_locked_by_broker
 from recovery.logdir.metadata_files import look_for_metadata
-from recovery.logdir.user import broker_user
+from recovery.logdir.user import access_remedy, broker_user
 from recovery.read.file_system import absolute, is_folder, is_there
 from segfmt.java_text import LONG_MAX
 
@@ -54,10 +53,10 @@ def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> L
     looks = {path: _look_at(path) for path in dirs.log_dirs}
     offline = {path: look.offline_cause for path, look in looks.items() if look.offline_cause is not None}
     offline |= {path: _LET_GO for path in _let_go(dirs) if path not in offline}
-    warnings = [*dirs.notes, *identity.notes]
+    warnings = [*dirs.notes]
     warnings += [
         f"{path}: {problem}"
-        for path, problems in identity.problems.items()
+        for path, problems in identity.all_problems.items()
         for problem in problems
         if path not in offline
     ]
@@ -162,7 +161,8 @@ def _look_at(path: str) -> _Look:
         return _Look(_words(error, path))
     problems += [problem for found in checkpoints for problem in found.problems]
     unread = (
-        f"{error_text(found.denial)}: whether the log dir goes offline for it is not known. Remedy: {AS_BROKERS_USER}"
+        f"{error_text(found.denial)}: whether the log dir goes offline for it is not known. Remedy: "
+        f"{access_remedy(found.denial.filename or path)}"
         for found in checkpoints
         if found.denial is not None
     )
@@ -186,10 +186,7 @@ def _words(error: OSError, path: str) -> str:
     """Return what the *error* of the log dir at *path* says, which is named before it."""
     remedy = "look for I/O errors of its disk (dmesg)"
     if isinstance(error, PermissionError):
-        remedy = AS_BROKERS_USER
-        with suppress(OSError):  # it may be in a folder that is closed
-            if os.stat(named := error.filename or path).st_uid == os.geteuid():
-                remedy = f"chmod u+rwX {shlex.quote(named)}"
+        remedy = access_remedy(error.filename or path)
     return f"{error_text(error).removeprefix(f'{path}: ')}. Remedy: {remedy}"
 
 

@@ -21,7 +21,7 @@ from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, wit
 from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
 from recovery.engine.run import BrokerFacts, Engine
-from recovery.errors import AS_BROKERS_USER, UsageError, error_text
+from recovery.errors import UsageError, error_text
 from recovery.logdir.dirs import (
     BrokerDirs,
     cordons_in,
@@ -34,6 +34,7 @@ from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.logdir.older_brokers import older_version, place_problems
 from recovery.logdir.quarantine_place import write_problem
+from recovery.logdir.user import access_remedy
 from recovery.problem import Problem
 from recovery.read.file_system import absolute, is_there
 from recovery.stop_request import StopRequest
@@ -98,7 +99,10 @@ def broker_facts(
     metadata_first = tuple(dict.fromkeys((metadata_log_dir, *dirs.log_dirs)))
     configured_log_dir = dirs.broker.metadata_log_dir if is_place_configured else None
     identity = identify(metadata_first, node_id=dirs.broker.node_id, metadata_log_dir=configured_log_dir)
-    remarks = _warnings(*options.config_notes, *dirs.notes, *identity.notes)
+    remarks = _warnings(*options.config_notes, *dirs.notes)
+    if metadata_log_dir not in dirs.log_dirs:
+        blockers = identity.blockers.get(metadata_log_dir, ())
+        remarks += _warnings(*(f"{metadata_log_dir}: {problem}" for problem in blockers))
     # Settings must not depend on an I/O error: if the metadata log's place is known, it is read in any case.
     required = {metadata_log_dir} if is_place_configured and topic_configs is None else set()
     searched = (log_dir for log_dir in metadata_first if log_dir in required or log_dir not in offline)
@@ -124,6 +128,7 @@ def broker_facts(
         release=release,
         cordoned_log_dirs=cordons_in(dirs, metadata, identity.node_id).log_dirs,
         problems=_problems(identity, dirs, metadata, config, force=options.force),
+        blockers=identity.blockers,
         remarks=tuple(remarks),
     )
 
@@ -279,7 +284,7 @@ def _metadata(
         folder = find_metadata_folder(dirs)
     except OSError as error:
         if isinstance(error, PermissionError):
-            remedy = f"{AS_BROKERS_USER}, or {remedy}"
+            remedy = f"{access_remedy(error.filename or place)}, or {remedy}"
         why = f"the topics' settings are in the metadata log, which cannot be read. Remedy: {remedy}"
         unreadable(error_text(error), why)
         return None
@@ -295,7 +300,9 @@ def _metadata(
         unreadable(f"{folder}: {error} ({error.kafka}: the node does not start)", why)
         return None
     except PermissionError as error:
-        why = f"the topics' settings are in it. Remedy: {AS_BROKERS_USER}, or {remedy}"
+        why = (
+            f"the topics' settings are in it. Remedy: {access_remedy(error.filename or folder)}, or {remedy}"
+        )
         unreadable(error_text(error), why)
         return None
     if metadata.damage is not None:

@@ -44,6 +44,7 @@ def list_log_dirs(
     listing: Listing,
     *,
     known: Mapping[str, tuple[Problem, ...]] | None = None,
+    known_blockers: Mapping[str, tuple[Problem, ...]] | None = None,
     repair_into: Callable[[str], Quarantine] | None = None,
     before_repair: Callable[[LogDirInventory], None] = lambda _: None,
     dry_run: bool = False,
@@ -51,13 +52,13 @@ def list_log_dirs(
     """Return what lies in *log_dirs*.
 
     Args:
-        known: problems of log dirs that were found before.
+        known, known_blockers: problems of log dirs that were found before.
         repair_into: returns the quarantine of a log dir for its repair; None for no repair.
         before_repair: raises if a log dir must not be touched.
         dry_run: leave everything where it is, and return what would be there after a repair.
     """
     inventories = Inventories()
-    listing = _with_known(listing, known or {})
+    listing = _with_known(listing, known or {}, known_blockers or {})
     inventories_found = _list(log_dirs, listing, inventories)
     if repair_into is not None:
         for inventory in inventories_found:
@@ -77,10 +78,18 @@ def list_log_dirs(
     return inventories
 
 
-def _with_known(listing: Listing, known_problems: Mapping[str, tuple[Problem, ...]]) -> Listing:
+def _with_known(
+    listing: Listing,
+    problems: Mapping[str, tuple[Problem, ...]],
+    blockers: Mapping[str, tuple[Problem, ...]],
+) -> Listing:
     def listed(log_dir: str, **options: Any) -> LogDirInventory:  # noqa: ANN401 - handed on
         inventory = listing(log_dir, **options)
-        return replace(inventory, problems=(*known_problems.get(log_dir, ()), *inventory.problems))
+        return replace(
+            inventory,
+            problems=(*problems.get(log_dir, ()), *inventory.problems),
+            blockers=(*blockers.get(log_dir, ()), *inventory.blockers),
+        )
 
     return listed
 

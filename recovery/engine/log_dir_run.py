@@ -397,6 +397,7 @@ class LogDirRun:
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             not_chosen=self._inventory.left_out,
+            problems=self._inventory.blockers,
             warnings=tuple(map(str, self._inventory.notes)),
             notes=tuple(self._notes),
             **fields,

@@ -40,10 +40,11 @@ class Move:
 
     Attributes:
         path: relative to the log dir.
-        reason: the rule of its problem.
+        rule, reason: of its problem, as an identifier and as text.
     """
 
     path: str
+    rule: str
     reason: str
 
     @property
@@ -79,7 +80,7 @@ def repair_log_dir(
     """Move away what `repairs_of` returns, and return what lies in the log dir then.
 
     Args:
-        relist: returns what lies in the log dir, without the paths given to it.
+        relist: returns what lies in the log dir, without the paths given to it, of which nothing is missed.
 
     Raises:
         LogDirOfflineError: an I/O error.
@@ -95,7 +96,7 @@ def repair_log_dir(
             _refuse_far_folder(path, quarantine)
             if not dry_run:
                 ledger.add_move(move.path, move.reason, quarantine.root)
-                quarantine.move_away(path, folder=move.folder, reason=move.reason)
+                quarantine.move_away(path, folder=move.folder, rule=move.rule, reason=move.reason)
                 ledger.note_moved(move.path)
         except OSError as error:
             remedy = _STAYS_REMEDIES.get(error.errno or 0)
@@ -107,7 +108,7 @@ def repair_log_dir(
             continue
         lines.append(str(move))
         moved_paths.append(move.path)
-    return Repaired(inventory=relist(moved_paths if dry_run else ()), lines=tuple(lines), left=tuple(left))
+    return Repaired(inventory=relist(moved_paths), lines=tuple(lines), left=tuple(left))
 
 
 def repairs_of(inventory: LogDirInventory) -> tuple[list[Move], list[str]]:
@@ -117,7 +118,7 @@ def repairs_of(inventory: LogDirInventory) -> tuple[list[Move], list[str]]:
     """
     if any(problem.repair is None for problem in inventory.problems):
         return [], _left(inventory.problems)
-    moves, left = _moves((*inventory.problems, *inventory.notes)), []
+    moves, left = _moves((*inventory.problems, *inventory.blockers, *inventory.notes)), []
     for refused in inventory.refused:
         moves += _moves(refused.refusal.problems)
     for task in inventory.tasks:
@@ -164,7 +165,7 @@ def _problems_of(task: PartitionTask, path: str) -> tuple[Problem, ...]:
 
 def _moves(problems: Iterable[Problem], *, folder: str = "") -> list[Move]:
     return [
-        Move(path=os.path.join(folder, name), reason=problem.detail)
+        Move(path=os.path.join(folder, name), rule=problem.rule, reason=problem.detail)
         for problem in problems
         if problem.repair is not None
         for name in problem.repair.names

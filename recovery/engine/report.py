@@ -213,15 +213,14 @@ class LogDirReport:
         actions: on the files of the log dir itself.
         passed_over: folders that are left alone.
         not_chosen: folders of logs that are left as they are, since others were chosen.
-        warnings: why a broker will still take the dir offline although its logs are recovered, and what was
-            ignored or assumed.
+        warnings: what was ignored or assumed.
         notes: other notes on the dir.
         needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
         free_bytes: what was free there when the run began.
         quarantine_needed_bytes, quarantine_free_bytes: likewise on the file system of a quarantine that is on another
             one; 0 needed if it is on the same.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
-            partition.
+            partition. It may have been recovered all the same.
         earlier_cuts: what earlier runs have cut, or found missing, and not reported.
         is_begun: whether it begins with the journal of an interrupted run: `undo` refuses until one has ended.
     """
@@ -322,7 +321,7 @@ class RecoveryReport:
             return self.signal_exit_code
         if self.log_dirs and all(log_dir.status == "offline" for log_dir in self.log_dirs):
             return EXIT_ERROR
-        if any(log_dir.status in ("partial", "offline") for log_dir in self.log_dirs):
+        if any(log_dir.status in ("partial", "offline") or log_dir.problems for log_dir in self.log_dirs):
             return EXIT_PARTIAL
         if any(partition.status == "truncated" or partition.holes for partition in self.partitions):
             return EXIT_DAMAGE

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from recovery.errors import without_path
 from recovery.load.model import Cut
 from recovery.logdir.quarantine_place import given_place
 from recovery.logdir.undo_command import undo_commands
+from recovery.printable import shell_word
 from recovery.problem import Problem
 from recovery.quantity import bytes_text, count_text, exact_bytes_text, offsets_text
 from recovery.watch.phases import PhaseTime
@@ -173,7 +173,7 @@ def _problem_texts(partition: PartitionReport) -> Iterator[str]:
 def _shared_text(problem: Problem, folder: str) -> str:
     """Return *problem* in the words for all files with the same one, of which *folder* has all."""
     below = problem.remedy_below
-    remedy = problem.remedy if below is None else f"{below} {shlex.quote(folder)}"
+    remedy = problem.remedy if below is None else f"{below} {shell_word(folder)}"
     return f"{problem.detail}. Remedy: {remedy}"
 
 
@@ -422,6 +422,8 @@ def _is_kept_open_by_choice(report: RecoveryReport) -> bool:
 
 
 def _outcome(log_dir: LogDirReport) -> str:
+    if log_dir.problems:
+        return "done, but a broker does not start with it, or takes it offline: see PROBLEM"
     if log_dir.marker and any(partition.status in ("refused", "failed") for partition in log_dir.partitions):
         return "the clean-shutdown marker stays, but a broker may halt on what is refused"
     if log_dir.marker:

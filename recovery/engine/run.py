@@ -55,6 +55,7 @@ class BrokerFacts:
         release: of the broker that will start, and how it is known.
         cordoned_log_dirs: those that get no new logs, for observers.
         problems: by log dir, why it must not be touched.
+        blockers: by log dir, why a broker does not start though it can be recovered.
         remarks: what was noticed so far, for the observers; they become notes of the run.
     """
 
@@ -64,6 +65,7 @@ class BrokerFacts:
     release: StartingRelease = field(default_factory=StartingRelease)
     cordoned_log_dirs: tuple[str, ...] = ()
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    blockers: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
 
 
@@ -270,6 +272,7 @@ class Engine:
                 remote_metadata=RemoteMetadata(self._log_dirs),
             ),
             known=self._broker.problems,
+            known_blockers=self._broker.blockers,
             repair_into=self._quarantine_of if self._options.repair else None,
             before_repair=self._check_configuration,
             dry_run=self._options.dry_run,
@@ -300,7 +303,7 @@ class Engine:
                     bytes_total=sum(bytes_to_scan(task, journal) for task in inventory.tasks),
                 )
             )
-            for note in inventory.notes:
+            for note in (*inventory.blockers, *inventory.notes):
                 self._notify(Remark(text=str(note), level="warning", log_dir=inventory.log_dir))
             for folder in inventory.passed_over:
                 self._notify(

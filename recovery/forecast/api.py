@@ -217,7 +217,7 @@ def _broker_facts(dirs: BrokerDirs, options: EstimateOptions, *, is_place_config
     configured = dirs.broker.metadata_log_dir if is_place_configured else None
     identity = identify(metadata_first, node_id=dirs.broker.node_id, metadata_log_dir=configured)
     overrides, topics_here = options.topic_configs or {}, topics_in(dirs.log_dirs)
-    texts = [*options.config_notes, *dirs.notes, *identity.notes, *without_effect(overrides, topics_here)]
+    texts = [*options.config_notes, *dirs.notes, *without_effect(overrides, topics_here)]
     metadata = _metadata(metadata_first, texts)
     release = starting_release(options.release, metadata, identity.node_id)
     texts += [release.warning] if release.warning else []
@@ -235,7 +235,7 @@ def _broker_facts(dirs: BrokerDirs, options: EstimateOptions, *, is_place_config
         settings_of=lambda topic: _settings_of(topic, configs),
         thread_count=broker.recovery_threads_per_data_dir,
         release=release.release,
-        problems=identity.problems,
+        problems=identity.all_problems,
         notes=tuple(Note(text=text) for text in texts),
     )
 

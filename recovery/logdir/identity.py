@@ -1,7 +1,7 @@
 """Whose log dirs these are: `meta.properties` of all of them, compared with each other and with the configuration.
 
 A dir of another node or cluster was mounted in the wrong place, and must not be touched. One without the file can be
-recovered, though no broker starts with it before it is formatted.
+recovered, though no broker starts before it is there.
 
 Kafka: MetaPropertiesEnsemble.Loader.load, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs.
 """
@@ -31,12 +31,21 @@ class Identity:
     Attributes:
         node_id: of the configuration, else of the first file that has one; None if there is none.
         problems: by log dir; such a dir must not be touched.
-        notes: why a broker will not start, though the logs can be recovered.
+        blockers: by log dir; a broker does not start, though the logs can be recovered.
     """
 
     node_id: int | None = None
     problems: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    blockers: dict[str, tuple[Problem, ...]] = field(default_factory=dict)
+
+    @property
+    def all_problems(self) -> dict[str, tuple[Problem, ...]]:
+        """Both, by log dir."""
+        log_dirs = dict.fromkeys((*self.problems, *self.blockers))
+        return {
+            log_dir: (*self.problems.get(log_dir, ()), *self.blockers.get(log_dir, ()))
+            for log_dir in log_dirs
+        }
 
 
 def identify(
@@ -51,6 +60,7 @@ def identify(
     identity = Identity(node_id=node_id)
     meta_of: dict[str, MetaProperties] = {}
     problems: dict[str, list[Problem]] = {}
+    blockers: dict[str, list[Problem]] = {}
     with_metadata: list[str] = []
     for log_dir in log_dirs:
         try:
@@ -68,17 +78,21 @@ def identify(
         elif isinstance(meta, Problem):
             problems.setdefault(log_dir, []).append(meta)
         else:
-            identity.notes.append(
-                f"{log_dir} has no {META_PROPERTIES}: a broker does not start with it (RuntimeException). "
-                "Remedy: check that its file system is mounted; if it is new, kafka-storage format --ignore-formatted, "
-                "with the cluster.id of the others"
+            blockers.setdefault(log_dir, []).append(
+                _problem(
+                    "missing (RuntimeException stops the broker)",
+                    "check that its file system is mounted; if it is new, kafka-storage format --ignore-formatted, "
+                    "with the cluster.id of the others",
+                )
             )
     for log_dir, problem in contradictions(meta_of, node_id=node_id):
         problems.setdefault(log_dir, []).append(problem)
     if node_id is None:
         identity.node_id = next((meta.node_id for meta in meta_of.values() if meta.node_id is not None), None)
     identity.problems = {log_dir: tuple(dir_problems) for log_dir, dir_problems in problems.items()}
-    identity.notes += _misplaced(with_metadata, metadata_log_dir)
+    for log_dir, problem in _misplaced(with_metadata, metadata_log_dir):
+        blockers.setdefault(log_dir, []).append(problem)
+    identity.blockers = {log_dir: tuple(dir_blockers) for log_dir, dir_blockers in blockers.items()}
     return identity
 
 
@@ -148,20 +162,23 @@ def _copies(directory_ids: Mapping[str, object]) -> Iterable[tuple[str, Problem]
             )
 
 
-def _misplaced(log_dirs: Iterable[str], metadata_log_dir: str | None) -> list[str]:
-    """Return a note for each of *log_dirs*, all with a metadata log, that is not metadata.log.dir.
+def _misplaced(log_dirs: Iterable[str], metadata_log_dir: str | None) -> Iterator[tuple[str, Problem]]:
+    """Yield those of *log_dirs*, all with a metadata log, that are not metadata.log.dir, and the problem.
 
     Kafka: KafkaRaftServer.initializeLogDirs.
     """
     if metadata_log_dir is None:
-        return []
+        return
     expected_path = os.path.realpath(metadata_log_dir)
-    return [
-        f"{os.path.join(log_dir, CLUSTER_METADATA_FOLDER)} is not in metadata.log.dir ({metadata_log_dir}): "
-        "a broker does not start (KafkaException). Remedy: set metadata.log.dir to where it is, or move it"
-        for log_dir in log_dirs
-        if os.path.realpath(log_dir) != expected_path
-    ]
+    for log_dir in log_dirs:
+        if os.path.realpath(log_dir) != expected_path:
+            problem = Problem(
+                file=CLUSTER_METADATA_FOLDER,
+                rule="metadata-place",
+                detail=f"not in metadata.log.dir, {metadata_log_dir} (KafkaException stops the broker)",
+                remedy="set metadata.log.dir to where it is, or move it",
+            )
+            yield log_dir, problem
 
 
 def _problem(detail: str, remedy: str, rule: ProblemRule = "meta-properties") -> Problem:

@@ -25,6 +25,7 @@ from recovery.logdir.checkpoints import (
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.listing import (
     FolderContents,
+    access_problem,
     fits_checkpoint,
     folder_problem,
     foreign_folder,
@@ -41,13 +42,14 @@ from recovery.logdir.listing import (
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
 from recovery.logdir.user import broker_user, may_give_away
 from recovery.problem import Problem, Repair
-from recovery.read.file_system import is_link, is_read_only, is_there
+from recovery.read.file_system import is_link, is_read_only, is_there, look_at
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE_FOLDER,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -77,8 +79,8 @@ class LogDirInventory:
         left_out: folders of logs that were not chosen.
         recovery_points, log_start_offsets: the checkpoints' lines.
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
-        notes: what makes it do so only after the logs are loaded, and what was ignored or assumed; the logs can be
-            recovered all the same.
+        blockers: what makes it do so, or not start, though the logs can be recovered.
+        notes: what was ignored or assumed.
     """
 
     log_dir: str
@@ -90,6 +92,7 @@ class LogDirInventory:
     recovery_points: Offsets = field(default_factory=dict)
     log_start_offsets: Offsets = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    blockers: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
 
     @property
@@ -104,7 +107,7 @@ class LogDirInventory:
             *(problem for refused in self.refused for problem in refused.refusal.problems),
             *(_in_folder(task.folder, problem) for task in self.tasks for problem in task.problems),
         )
-        return (*self.problems, *folder_problems)
+        return (*self.problems, *self.blockers, *folder_problems)
 
     def of(self, is_chosen: PartitionChoice) -> LogDirInventory:
         """Return this inventory with the chosen logs alone; a folder that is no log's is not chosen."""
@@ -193,6 +196,7 @@ class _Listing:
         self._user = broker_user(log_dir)
         self._gives_away = may_give_away()
         self._problems: list[Problem] = []
+        self._blockers: list[Problem] = []
         self._notes: list[Problem] = []
         self._refused: list[RefusedFolder] = []
         self._passed_over: list[str] = []
@@ -232,6 +236,23 @@ class _Listing:
             self._notes.append(Problem(file=self._log_dir, rule="access", detail=detail, remedy=remedy))
         elif not self._gives_away:
             self._problems += owner_problems(self._log_dir, self._stat)
+        for path, rights in (
+            (self._log_dir, "rwx"),
+            (os.path.join(self._log_dir, META_PROPERTIES), "r"),
+        ):
+            status = look_at(path)
+            if status is not None and (lacking := self._user.lacks(status, rights)):
+                name = path if path == self._log_dir else os.path.basename(path)
+                self._problems.append(access_problem(name, path, status, lacking, self._user))
+
+    def _look_into_metadata(self, name: str) -> None:
+        """Note what the broker's user may not use of the metadata log, which is not touched here."""
+        path = os.path.join(self._log_dir, name)
+        try:
+            problems = look_into(path, self._user, gives_away=True, may_vanish=True).problems
+        except PermissionError as error:
+            problems = [folder_problem(name, path, error, self._user)]
+        self._problems += (_in_folder(name, problem) for problem in problems if problem.rule == "access")
 
     def take(
         self,
@@ -248,8 +269,8 @@ class _Listing:
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
-            self._checkpoint(name, self._notes)
-        self._notes += self._blocked_writes()
+            self._checkpoint(name, self._blockers)
+        self._blockers += self._blocked_writes()
         tasks = []
         for name in names:
             folder = self._folder(name)
@@ -290,6 +311,7 @@ class _Listing:
             recovery_points=recovery_points,
             log_start_offsets=log_start_offsets,
             problems=tuple(self._problems),
+            blockers=tuple(self._blockers),
             notes=tuple(self._notes),
         )
 
@@ -344,6 +366,7 @@ class _Listing:
                 self._refuse(name, foreign_folder(name, error, self._may_move(name)))
             return None
         if folder.topic == CLUSTER_METADATA_TOPIC:
+            self._look_into_metadata(name)
             self._passed_over.append(name)
             return None
         if not fits_checkpoint(folder.topic):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shlex
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from recovery.errors import error_text
 from recovery.load.model import FileStat
 from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
 from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.printable import shell_word
 from recovery.problem import Problem, Repair
 from recovery.read.file_system import is_link, is_read_only, is_there, open_file
 from segfmt.errors import FileNameError
@@ -285,7 +285,7 @@ def access_problem(name: str, path: str, status: os.stat_result, lacking: str, u
         rule="access",
         detail=f"may not be {denied} by {user.name}, the broker's user: {mode_words(status)} "
         "(IOException takes the log dir offline)",
-        remedy=f"{f'chmod u+{lacking}' if is_users else f'chown {user.owner}'} {shlex.quote(path)}",
+        remedy=f"{f'chmod u+{lacking}' if is_users else f'chown {user.owner}'} {shell_word(path)}",
         remedy_below="chmod -R u+rwX" if is_users else f"chown -R {user.owner}",
     )
 

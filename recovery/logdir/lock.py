@@ -24,9 +24,9 @@ import struct
 from collections.abc import Collection, Iterable
 from types import TracebackType
 
-from recovery.errors import AS_BROKERS_USER, LogDirLockedError, LogDirOfflineError
+from recovery.errors import LogDirLockedError, LogDirOfflineError
 from recovery.logdir.listing import mount_problems
-from recovery.logdir.user import give_to_owner_of
+from recovery.logdir.user import access_remedy, give_to_owner_of
 from recovery.logdir.work_lock import WorkLocks
 from recovery.problem import Problem
 from recovery.read.file_system import look_at, naming, open_file
@@ -185,7 +185,14 @@ def _lock_problems(log_dir: str, error: OSError) -> Iterable[Problem]:
         return mount_problems(log_dir)
     if isinstance(error, PermissionError):
         detail = f"the user that runs this may not lock it: {LOCK_FILE}: {error.strerror}"
-        return (Problem(file=log_dir, rule="access", detail=detail, remedy=AS_BROKERS_USER),)
+        return (
+            Problem(
+                file=log_dir,
+                rule="access",
+                detail=detail,
+                remedy=access_remedy(os.path.join(log_dir, LOCK_FILE)),
+            ),
+        )
     return ()
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from recovery.logdir.quarantine_place import given_place
+from recovery.printable import shell_line
 
 
 def undo_commands(
@@ -44,4 +44,4 @@ def undo_command(log_dirs: Collection[str], quarantine_dir: str | None, *, run: 
     """Return the command that takes the newest run of *log_dirs* back, or *run* and those after it."""
     words = ["kafka-log-recovery", "undo", "--log-dirs", ",".join(log_dirs)]
     words += [] if quarantine_dir is None else ["--quarantine-dir", quarantine_dir]
-    return shlex.join([*words, *([] if run is None else ["--run", run])])
+    return shell_line([*words, *([] if run is None else ["--run", run])])

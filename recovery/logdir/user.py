@@ -14,6 +14,8 @@ import pwd
 import stat
 from dataclasses import dataclass
 
+from recovery.errors import AS_BROKERS_USER
+from recovery.printable import shell_word
 from recovery.read.file_system import look_at, naming, read_whole
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 
@@ -106,6 +108,22 @@ def may_give_away() -> bool:
     except (OSError, StopIteration):
         return os.geteuid() == 0
     return bool(int(held.split()[1], 16) & _CAP_CHOWN)
+
+
+def access_remedy(path: str) -> str:
+    """Return what helps where this user may not use *path*: its owner can take the rights, others cannot.
+
+    It is about the nearest folder above that can be looked at, if *path* itself cannot.
+    """
+    while True:
+        try:
+            status = os.stat(path)
+        except OSError:
+            if (above := os.path.dirname(path)) == path:
+                return AS_BROKERS_USER
+            path = above
+            continue
+        return f"chmod u+rwX {shell_word(path)}" if status.st_uid == os.geteuid() != 0 else AS_BROKERS_USER
 
 
 def mode_words(status: os.stat_result) -> str:

@@ -27,6 +27,7 @@ class SaveFile:
         is_cut: whether the file itself is cut afterwards; a hard link would be cut with it.
         is_derived: whether the log rebuilds it, so that nothing is lost; `undo` puts it back.
         first_offset, last_offset: of the batches that are lost with it; -1 if not known.
+        rule: of the cut or the problem, empty if there is none.
     """
 
     name: str
@@ -36,6 +37,7 @@ class SaveFile:
     is_derived: bool = False
     first_offset: int = -1
     last_offset: int = -1
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ class SaveTail:
     """Copy the bytes of a file from *position* on into quarantine.
 
     Attributes:
-        is_derived, first_offset, last_offset: as of `SaveFile`.
+        is_derived, first_offset, last_offset, rule: as of `SaveFile`.
     """
 
     name: str
@@ -53,6 +55,7 @@ class SaveTail:
     is_derived: bool = False
     first_offset: int = -1
     last_offset: int = -1
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,7 @@ class StoredEntry:
         file: the name it had there.
         stored: path relative to the run's folder.
         digest: None if there is none to check.
+        rule: of the cut or the problem; None if there is none, or a version before wrote the line.
         is_derived: whether the log can rebuild it.
         first_offset, last_offset: of what left the log with it; None if that is not known.
         contents: of what was moved as a whole; None if that was not listed, as by earlier versions.
@@ -75,6 +76,7 @@ class StoredEntry:
     digest: Digest | None
     reason: str
     is_derived: bool
+    rule: str | None = None
     first_offset: int | None = None
     last_offset: int | None = None
     contents: Contents | None = None
@@ -257,6 +259,7 @@ def _entry(document: dict[str, Any]) -> StoredEntry | None:
         size_bytes=document["size_bytes"],
         digest=digest,
         reason=document["reason"],
+        rule=rule if isinstance(rule := document.get("rule"), str) else None,
         is_derived=document.get("derived") is True,
         first_offset=_offset(document.get("first_offset")),
         last_offset=_offset(document.get("last_offset")),

@@ -121,6 +121,7 @@ class _Planner:
                         is_derived=is_derived(name),
                         first_offset=first_offset,
                         last_offset=last_offset,
+                        rule=self._rule_of(name),
                     )
                 )
             elif is_cut and name not in self._writes:
@@ -136,6 +137,7 @@ class _Planner:
                         is_derived=is_derived(last_name),
                         first_offset=first_offset,
                         last_offset=last_offset,
+                        rule=self._rule_of(name),
                     )
                 )
         return tuple(saves)
@@ -152,6 +154,10 @@ class _Planner:
     def _reason_of(self, name: str, otherwise: str) -> str:
         cuts = self._cuts.get(name)
         return cuts[-1].reason if cuts else otherwise  # the last is the whole file's if it was cut before
+
+    def _rule_of(self, name: str) -> str:
+        cuts = self._cuts.get(name)
+        return cuts[-1].rule if cuts else ""
 
     def _loss_of(self, name: str) -> str | None:
         """Return why the whole file *name* is lost from the live log, None if it is not."""

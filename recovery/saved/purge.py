@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from recovery.engine.cut_ledger import CutLedger
 from recovery.errors import JournalError, UnsafeError, error_text
 from recovery.logdir.quarantine_place import JOURNAL, JOURNALS, quarantine_roots
+from recovery.logdir.user import access_remedy
 from recovery.logdir.work_lock import WorkLocks
 from recovery.plan.actions import LOG_DIR_ITSELF
 from recovery.plan.manifest import FILE, FOLDER, OTHER, StoredEntry
@@ -52,12 +53,14 @@ class PurgedRun:
     Attributes:
         freed_bytes: on disk; a file that has another name elsewhere, as in the log dir, frees nothing.
         problem: why the run is still there; None if it is gone, or would be.
+        rule: the same as an identifier: untold-cuts, foreign-file or io-error.
     """
 
     run: QuarantineRun
     file_count: int
     freed_bytes: int
     problem: str | None = None
+    rule: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +148,7 @@ def _purged(
                 "it holds what was cut and has not been reported yet. Nothing of this run was removed. Remedy: run "
                 "recover, whose report mentions it, then purge again"
             )
-            yield PurgedRun(run=run, file_count=0, freed_bytes=0, problem=problem)
+            yield PurgedRun(run=run, file_count=0, freed_bytes=0, problem=problem, rule="untold-cuts")
         else:
             yield _purge_run(run, releases, dry_run, tally)
 
@@ -218,6 +221,7 @@ def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool, tally: Tal
             run=run,
             file_count=0,
             freed_bytes=0,
+            rule="foreign-file",
             problem=f"{', '.join(foreign[:3])}{and_more}: not named by the manifest with this kind and size: a foreign "
             "file, or a copy made by a run that was killed. Nothing of this run was removed. Remedy: move it away, "
             "then purge again",
@@ -230,9 +234,18 @@ def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool, tally: Tal
         try:
             _remove(run, {file.path: file for file in run.files}, removed, on_removed=tally.add)
         except OSError as error:
-            problem = error_text(error)
+            problem = f"{error_text(error)}. Remedy: {_remedy(error, run.path)}"
     freed_bytes = sum(releases.release(file) for file in removed)
-    return PurgedRun(run=run, file_count=len(removed), freed_bytes=freed_bytes, problem=problem)
+    rule = None if problem is None else "io-error"
+    return PurgedRun(run=run, file_count=len(removed), freed_bytes=freed_bytes, problem=problem, rule=rule)
+
+
+def _remedy(error: OSError, path: str) -> str:
+    if error.errno == errno.EROFS:
+        return "mount it read-write, then purge again"
+    if isinstance(error, PermissionError):
+        return access_remedy(path)
+    return "look for I/O errors of its disk (dmesg), then purge again"
 
 
 def remove_undone(root: str, name: str) -> None:

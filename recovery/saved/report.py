@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,7 @@ from recovery.saved.runs import QuarantineRun, exclusive_bytes
 
 _MOST_LOGS = 10
 _MOST_REASONS = 5
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,9 @@ class QuarantineListing:
         errors = [log_dir.error is not None for log_dir in self.log_dirs]
         if any(errors):
             return EXIT_ERROR if all(errors) else EXIT_PARTIAL
-        is_damaged = any(listed.problems for log_dir in self.log_dirs for listed in log_dir.runs)
+        is_damaged = any(
+            listed.problems or listed.run.missing for log_dir in self.log_dirs for listed in log_dir.runs
+        )
         return EXIT_DAMAGE if is_damaged else EXIT_DONE
 
     def to_json(self) -> str:
@@ -105,6 +108,7 @@ class QuarantineListing:
             "saved": len(run.saved),
             "derived": len(run.counted) - len(run.saved),
             "reasons": _reasons(run.saved),
+            "missing": [entry.stored for entry in run.missing],
             "problems": None if listed.problems is None else list(listed.problems),
         }
 
@@ -124,7 +128,8 @@ class QuarantineListing:
             if verbosity < 0:
                 lines += unfinished
                 for listed in log_dir.runs:
-                    lines += [f"{listed.run.path}: {problem}" for problem in _damages(listed)]
+                    damages = _damages(listed, most=_MOST_LOGS)
+                    lines += [f"{listed.run.path}: {problem}" for problem in damages]
                 continue
             lines.append(log_dir.log_dir + ("" if log_dir.runs else ": nothing in quarantine"))
             lines += [f"  {text}" for text in unfinished]
@@ -140,9 +145,12 @@ class QuarantineListing:
             f"    {_when(run)}, {_age(self.now_ms - run.started_ms)}: {cut if logs else 'nothing of a log'}; "
             f"{count_text(len(run.files), 'file')}, {bytes_text(run.size_bytes)} "
             f"({bytes_text(exclusive_bytes(run))} freed by a purge)",
+            *(f"    {problem}" for problem in _damages(listed, most=most)),
         ]
+        missing = {entry.stored for entry in run.missing}
         lines += [
             f"    {log.partition}: {bytes_text(log.size_bytes)}, {_offsets(log)}{'; '.join(log.reasons)}"
+            f"{_gone_text(log, missing)}"
             for log in logs[:most]
         ]
         if most is not None and len(logs) > most:
@@ -153,7 +161,7 @@ class QuarantineListing:
         lines += _other_lines(run)
         if listed.problems == ():
             lines.append("    verified: everything is there")
-        return lines + [f"    {problem}" for problem in _damages(listed)]
+        return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +203,7 @@ class PurgeReport:
                                 "status": "left" if purged.problem else "purged",
                                 "files": purged.file_count,
                                 "freedBytes": purged.freed_bytes,
+                                "rule": purged.rule,
                                 "problem": purged.problem,
                             }
                             for purged in log_dir.runs
@@ -234,8 +243,38 @@ class PurgeReport:
         return f"{files} {word}, {bytes_text(sum(one.freed_bytes for one in purged))} freed"
 
 
-def _damages(listed: ListedRun) -> list[str]:
-    return [f"damaged: {problem}" for problem in listed.problems or ()]
+def _damages(listed: ListedRun, *, most: int | None) -> list[str]:
+    """Return what is wrong with a run as text: what is the same of several files once."""
+    if listed.problems is None:
+        names, count = [entry.stored for entry in listed.run.missing], len(listed.run.missing)
+        if not names:
+            return []
+        return [
+            f"MISSING {count_text(count, 'file')} of those that were saved here ({_listed(names, most)}): removed by "
+            "hand, or by a purge that was interrupted. Remedy: purge the run again if that was to be, else look for "
+            "them"
+        ]
+    alike: dict[str, list[str]] = {}
+    for problem in listed.problems:
+        file, _, what = problem.rpartition(": ")
+        alike.setdefault(what, []).append(file)
+    return [
+        f"damaged: {f'{files[0]}: ' if files[0] else ''}{what}"
+        if len(files) == 1
+        else f"damaged: {len(files):,} files ({_listed(files, most)}): {what}"
+        for what, files in alike.items()
+    ]
+
+
+def _listed(names: Sequence[str], most: int | None) -> str:
+    shown = names if most is None else names[:_MOST_NAMED]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+
+
+def _gone_text(log: StoredLog, missing: Collection[str]) -> str:
+    count = sum(part.stored in missing for part in log.parts)
+    return f"; {count} of {count_text(len(log.parts), 'file')} no longer here" if count else ""
 
 
 def _run_json(run: QuarantineRun) -> dict[str, Any]:
@@ -249,6 +288,7 @@ def _part_json(part: StoredEntry) -> dict[str, Any]:
         "bytes": part.size_bytes,
         "firstOffset": part.first_offset,
         "lastOffset": part.last_offset,
+        "rule": part.rule,
         "reason": part.reason,
     }
 
@@ -260,6 +300,7 @@ def _moved_json(run: QuarantineRun, entry: StoredEntry) -> dict[str, Any]:
         "stored": entry.stored,
         "files": len(files),
         "bytes": sum(file.size_bytes for file in files),
+        "rule": entry.rule,
         "reason": entry.reason,
     }
 

@@ -89,6 +89,17 @@ class QuarantineRun:
         )
 
     @property
+    def missing(self) -> tuple[StoredEntry, ...]:
+        """What was saved and is not here any more, as far as that shows without reading it."""
+        paths = {file.path for file in self.files} | {*self.empty_folders}
+        for path in [*paths]:
+            while path := path.rpartition("/")[0]:
+                paths.add(path)
+        return tuple(
+            entry for entry in self.saved if entry.stored not in paths and not _is_still_in_place(self, entry)
+        )
+
+    @property
     def logs(self) -> tuple[StoredLog, ...]:
         """What left the logs, by partition, the largest first."""
         parts_by_partition: dict[str, list[StoredEntry]] = {}

@@ -98,7 +98,7 @@ class Quarantine:
         targets = self._save_all(folder, plan.folder, plan.saves) if plan.saves else []
         return [target for target, save in zip(targets, plan.saves, strict=True) if not save.is_derived]
 
-    def move_away(self, path: str, *, folder: str, reason: str) -> str:
+    def move_away(self, path: str, *, folder: str, reason: str, rule: str = "") -> str:
         """Take the file or folder *path* out of the log dir, durably, and return its new path.
 
         A regular file is saved before it is unlinked: after a kill in between, it is in both places. Anything else is
@@ -107,13 +107,13 @@ class Quarantine:
 
         Args:
             folder: of the partition, or of the log dir itself.
-            reason: why, as text.
+            reason, rule: why, as text and as an identifier, if it has one.
 
         Raises:
             OSError: it stays where it is. EXDEV: only regular files go to another file system.
         """
         status = os.lstat(path)
-        save = SaveFile(name=os.path.basename(path), size_bytes=status.st_size, reason=reason)
+        save = SaveFile(name=os.path.basename(path), size_bytes=status.st_size, rule=rule, reason=reason)
         if stat.S_ISREG(status.st_mode):
             target = self._save_all(os.path.dirname(path), folder, [save], kind="moved")[0]
             self.sync()
@@ -265,6 +265,7 @@ class Quarantine:
             "linked": is_linked,
             "derived": save.is_derived,
             **digest_fields(digest, size_bytes),
+            "rule": save.rule or None,
             "reason": save.reason,
         }
 

@@ -6,8 +6,9 @@ pip fetches the packages once, and keeps them; Spark's are 450 MB.
 from __future__ import annotations
 
 import re
+import subprocess
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
@@ -34,6 +35,8 @@ from tests.install.commands import (
 )
 from tests.install.environment import Environment, environment, project_copy, run_pip
 from tests.logs.samples import Sample, tree_of, unpack
+from tests.patience import wait_until
+from tests.recovery.spark.patience import TOO_LATE
 
 pytestmark = [pytest.mark.install, pytest.mark.spark]
 
@@ -227,9 +230,21 @@ def run_scripts(installed: Environment, extras: str, folder: Path, tiered: Path)
         session = "\n".join([SESSION if extras else "", *(one for one in programs if one not in alone)])
         arguments = (str(tiered / "remote"), str(place.folder / "argument"))
         for source, given, codes in [(session, (), {0}), *((one, arguments, {0, 2}) for one in alone)]:
-            done = installed.script(source, *given)
+            done = run_until_up(lambda source=source, given=given: installed.script(source, *given))
             if done.returncode not in codes:
                 yield f"{name}: {done.returncode}\n{source}\n{done.stdout[-500:]}{done.stderr[-3000:]}"
+
+
+def run_until_up(run: Callable[[], subprocess.CompletedProcess[str]]) -> subprocess.CompletedProcess[str]:
+    """Run a program of the documents; again where Spark did not wait for its Python process."""
+    results: list[subprocess.CompletedProcess[str]] = []
+
+    def is_up() -> bool:
+        results.append(run())
+        return TOO_LATE not in results[-1].stderr
+
+    wait_until(is_up, lambda: results[-1].stderr[-3000:])
+    return results[-1]
 
 
 def recovered_and_undone(installed: Environment, folder: Path) -> Iterator[str]:

@@ -27,7 +27,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 public final class ReadCounts {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(200);
-    private static final long LONGEST_SILENCE_MS = 30_000;
+    private static final long LONGEST_SILENCE_MS = 600_000;
 
     public static void main(String[] args) throws Exception {
         ObjectNode answer = JSON.createObjectNode();

@@ -45,7 +45,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate
 public final class TieredView {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Duration POLL = Duration.ofMillis(200);
-    private static final long LONGEST_SILENCE_MS = 30_000;
+    private static final long LONGEST_SILENCE_MS = 600_000;
     private static final long HOUR_MS = 3_600_000;
     private static final String METADATA_TOPIC = "__remote_log_metadata";
     private static final String FINISHED = "COPY_SEGMENT_FINISHED";

@@ -143,6 +143,39 @@ def test_all_that_root_writes_belongs_to_the_brokers_user(sample: Sample) -> Non
         assert owners(log_dir) == owners(quarantine_of(log_dir)) == {(OWNER, GROUP)}
 
 
+@pytest.mark.parametrize(
+    ("name", "owner", "mode", "remedy"),
+    [
+        (".", OWNER, 0o555, "chmod u+w "),
+        (".", 0, 0o755, f"chown {OWNER}:"),
+        ("meta.properties", 0, 0o600, f"chown {OWNER}:"),
+        ("__cluster_metadata-0", 0, 0o700, f"chown {OWNER}:"),
+        ("__cluster_metadata-0", OWNER, 0o555, "chmod u+w "),
+        ("__cluster_metadata-0/00000000000000000000.log", 0, 0o644, f"chown {OWNER}:"),
+    ],
+)
+def test_what_the_broker_itself_may_not_use_is_told_to_root(
+    sample: Sample, name: str, owner: int, mode: int, remedy: str
+) -> None:
+    """Root recovers what the broker could not open then."""
+    (log_dir,) = (one for one in sample.log_dirs if (one / "__cluster_metadata-0").exists())
+    path = log_dir / name
+    os.chown(path, owner, owner)
+    os.chmod(path, mode)
+    before = footprint(log_dir)
+    done = recover(sample)
+    assert done.exit_code == 4
+    (offline,) = (one for one in done.report["logDirs"] if one["status"] == "offline")
+    (problem,) = offline["problems"]
+    assert (offline["logDir"], problem["rule"]) == (str(log_dir), "access")
+    assert problem["remedy"].startswith(remedy)
+    assert footprint(log_dir).keys() - {LOCK} == before.keys() - {LOCK}
+    assert not (log_dir / MARKER).exists()
+    subprocess.run(["sh", "-c", problem["remedy"]], check=True)
+    os.chmod(path, mode | 0o600)
+    assert recover(sample).exit_code in (0, 2)
+
+
 def test_a_lock_that_a_kill_leaves_belongs_to_the_brokers_user(sample: Sample) -> None:
     for log_dir in sample.log_dirs:
         (log_dir / ".lock").unlink(missing_ok=True)
@@ -204,7 +237,7 @@ class TestAsTheBrokersUser:
         for path in metadata.iterdir():
             path.unlink()
         (metadata / f"{0:020}.log").write_bytes(metadata_log(records) if records else b"")
-        os.chmod(metadata / f"{0:020}.log", 0o644)
+        os.chown(metadata / f"{0:020}.log", OWNER, GROUP)
         protocol = () if records else ("--property", "inter.broker.protocol.version=3.5-IV2")
         for options in (["--dry-run"], []):
             done = run_as_brokers_user(sample, *protocol, *options)
@@ -226,7 +259,7 @@ class TestAsTheBrokersUser:
         for path in metadata.iterdir():
             path.unlink()
         (metadata / f"{0:020}.log").write_bytes(metadata_log(records))
-        os.chmod(metadata / f"{0:020}.log", 0o644)
+        os.chown(metadata / f"{0:020}.log", OWNER, GROUP)
         assert run_as_brokers_user(sample).exit_code in (0, 2)
 
     def test_a_dry_run_needs_to_read_only(self, sample: Sample) -> None:

@@ -141,8 +141,10 @@ def test_what_lies_in_the_way_of_a_checkpoint_is_told_before_and_the_logs_are_re
     for one in (announced, done):
         (first, *_) = one.report["logDirs"]
         assert first["status"] == ("partial" if make is os.mkdir else "recovered")
-        assert any(f"{name}.tmp" in words and "Remedy: move it away" in words for words in first["warnings"])
-    assert announced.exit_code == done.exit_code
+        assert any(
+            (found["file"], found["remedy"]) == (f"{name}.tmp", "move it away") for found in first["problems"]
+        )
+    assert announced.exit_code == done.exit_code == 4
     repaired = recover(sample, "--repair")
     assert repaired.exit_code == 0
     assert not (sample.log_dirs[0] / f"{name}.tmp").exists()

@@ -123,6 +123,7 @@ class TestList:
                         "bytes": len(DATA),
                         "firstOffset": 7,
                         "lastOffset": None,
+                        "rule": None,
                         "reason": "a batch whose CRC does not match",
                     }
                 ],
@@ -131,7 +132,7 @@ class TestList:
         assert old["bytes"] == len(DATA) + 1 + (runs[0].path / "manifest.jsonl").stat().st_size
         assert old["freedBytes"] >= len(DATA)
         assert old["reasons"] == {"a batch whose CRC does not match": 1}
-        assert old["problems"] is None
+        assert (old["problems"], old["missing"]) == (None, [])
         assert new["reasons"] == {"overwritten by the hand-off": 1}
         assert (new["logBytes"], new["logs"]) == (0, [])
 
@@ -148,6 +149,32 @@ class TestList:
         assert "    besides: 1 x \\x1b[31m, 1 x overwritten by the hand-off" in text
         assert "\x1b" not in text
 
+    def test_what_is_no_longer_there_is_told_without_reading(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """As after a purge that was killed."""
+        for number in range(1, 6):
+            runs[0].save(f"t-0/{number:020}.log", reason="after the cut")
+        stored = runs[0].path / "t-0"
+        names = [f"{number:020}.log" for number in range(1, 5)]
+        for name in names:
+            (stored / name).unlink()
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == ran.report["exitCode"] == 2
+        assert ran.report["logDirs"][0]["runs"][0]["missing"] == [f"t-0/{name}" for name in names]
+        for option in ("-q", "-v"):
+            ran = Ran(capsys, "list", "--log-dirs", log_dir, option)
+            assert ran.exit_code == 2
+            (line,) = (line for line in ran.stdout.splitlines() if "MISSING" in line)
+            assert "MISSING 4 files of those that were saved here (t-0/00000000000000000001.log, " in line
+            assert ("and 1 more" in line) == (option == "-q")
+        assert "4 of 6 files no longer here" in ran.stdout
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--verify", "-q")
+        assert ran.exit_code == 2
+        assert [line for line in ran.stdout.splitlines() if line.endswith("missing")] == [
+            f"{runs[0].path}: damaged: 4 files (t-0/{names[0]}, t-0/{names[1]}, t-0/{names[2]} and 1 more): missing"
+        ]
+
     def test_what_a_repair_has_moved(
         self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -159,8 +186,11 @@ class TestList:
         assert "    t-0/foo.log, moved here by a repair (1 file, 5 B): foreign\n" in text
         old, new = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json").report["logDirs"][0]["runs"]
         assert old["moved"] == [
-            {"path": "topic", "stored": "log-dir/topic", "files": 5, "bytes": 30, "reason": "foreign"},
-            {"path": "t-0/foo.log", "stored": "t-0/foo.log", "files": 1, "bytes": 5, "reason": "foreign"},
+            {"path": path, "stored": stored, "files": files, "bytes": size, "rule": None, "reason": "foreign"}
+            for path, stored, files, size in (
+                ("topic", "log-dir/topic", 5, 30),
+                ("t-0/foo.log", "t-0/foo.log", 1, 5),
+            )
         ]
         assert (len(old["logs"]), new["moved"]) == (1, [])
         gone = Ran(capsys, "purge", "--all", "--dry-run", "-v", "--log-dirs", log_dir).stdout

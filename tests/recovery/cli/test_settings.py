@@ -480,10 +480,13 @@ class TestNotes:
     def test_no_meta_properties(self, sample: Sample) -> None:
         (sample.log_dirs[1] / "meta.properties").unlink()
         report, text = self.both(sample)
-        (note,) = report["notes"]
-        assert note["level"] == "warning"
-        assert "d2 has no meta.properties" in note["text"]
-        assert f"NOTE {note['text']}" in text.splitlines()
+        assert report["exitCode"] == 4
+        first, second = report["logDirs"]
+        assert (first["problems"], second["status"]) == ([], "recovered")
+        (problem,) = second["problems"]
+        assert problem["rule"] == "meta-properties"
+        assert f"PROBLEM {sample.log_dirs[1]}: meta.properties: missing" in text.splitlines()[0]
+        assert f"{sample.log_dirs[1]}: done, but a broker does not start with it" in text
 
     @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
     def test_a_place_of_the_metadata_log_that_is_not_mounted(
@@ -584,9 +587,10 @@ class TestNotes:
     def test_a_checkpoint_that_takes_the_dir_offline_later(self, sample: Sample) -> None:
         (sample.log_dirs[0] / "replication-offset-checkpoint").write_text("nonsense")
         report, text = self.both(sample)
-        (note,) = report["logDirs"][0]["notes"]
-        assert "replication-offset-checkpoint" in note["text"]
-        assert f"NOTE {sample.log_dirs[0]}: replication-offset-checkpoint" in text
+        assert report["exitCode"] == 4
+        (problem,) = report["logDirs"][0]["problems"]
+        assert (problem["file"], problem["rule"]) == ("replication-offset-checkpoint", "checkpoint")
+        assert text.startswith(f"PROBLEM {sample.log_dirs[0]}: replication-offset-checkpoint")
 
 
 class TestMetadataLogThatCannotBeRead:

@@ -191,7 +191,7 @@ class TestPlainRun:
                 answers.append(answer)
 
         monkeypatch.setattr("recovery.engine.api.find_metadata_folder", find)
-        assert recover([str(one)]).exit_code == 0
+        assert recover([str(one)]).log_dirs[0].status == "recovered"
         assert answers == ["refused"]
 
     def test_a_marker_is_gone_before_anything_in_its_dir_changes(self, tmp_path: Path, monkeypatch) -> None:

@@ -36,7 +36,7 @@ def rules(dirs: list[Path], **options: object) -> dict[str, str]:
 
 def test_dirs_of_one_node(dirs: list[Path]) -> None:
     found = identify([str(path) for path in dirs], node_id=1, metadata_log_dir=str(dirs[0]))
-    assert (found.node_id, found.problems, found.notes) == (1, {}, [])
+    assert (found.node_id, found.problems, found.blockers) == (1, {}, {})
 
 
 def test_the_dir_of_another_node_by_the_configuration(dirs: list[Path]) -> None:
@@ -79,20 +79,23 @@ def test_a_pipe_is_not_waited_for(dirs: list[Path]) -> None:
     assert "a pipe" in rules(dirs)["b"]
 
 
-def test_a_dir_without_the_file_is_noted(dirs: list[Path]) -> None:
+def test_a_dir_without_the_file_stops_a_broker_and_no_recovery(dirs: list[Path]) -> None:
     (dirs[1] / "meta.properties").unlink()
-    (note,) = identify([str(path) for path in dirs]).notes
-    assert note.startswith(f"{dirs[1]} has no meta.properties")
+    found = identify([str(path) for path in dirs])
+    assert found.problems == {}
+    ((log_dir, (problem,)),) = found.blockers.items()
+    assert (log_dir, problem.file, problem.rule) == (str(dirs[1]), "meta.properties", "meta-properties")
+    assert found.all_problems == found.blockers
 
 
-def test_a_metadata_log_outside_of_its_place_is_noted(dirs: list[Path], tmp_path: Path) -> None:
+def test_a_metadata_log_outside_of_its_place_stops_a_broker(dirs: list[Path], tmp_path: Path) -> None:
     (dirs[1] / "__cluster_metadata-0").mkdir()
     paths = [str(path) for path in dirs]
-    (note,) = identify(paths, metadata_log_dir=paths[0]).notes
-    assert "is not in metadata.log.dir" in note
+    ((log_dir, (problem,)),) = identify(paths, metadata_log_dir=paths[0]).blockers.items()
+    assert (log_dir, problem.rule) == (paths[1], "metadata-place")
     (tmp_path / "link").symlink_to(dirs[1])
-    assert identify(paths, metadata_log_dir=str(tmp_path / "link")).notes == []
-    assert identify(paths).notes == []
+    assert identify(paths, metadata_log_dir=str(tmp_path / "link")).blockers == {}
+    assert identify(paths).blockers == {}
 
 
 def test_the_log_dir_of_another_node_is_not_touched(ram_path: Path) -> None:

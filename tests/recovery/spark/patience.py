@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.patience import LONGEST_WAIT_SECONDS
 
-_TOO_LATE = "Python worker failed to connect back"
+TOO_LATE = "Python worker failed to connect back"
 
 
 def until_up(run: Callable[[], None]) -> None:
@@ -20,5 +20,5 @@ def until_up(run: Callable[[], None]) -> None:
         try:
             return run()
         except Exception as error:
-            if _TOO_LATE not in str(error) or time.monotonic() > deadline:
+            if TOO_LATE not in str(error) or time.monotonic() > deadline:
                 raise
