@@ -126,7 +126,7 @@ def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iter
             yield f"{word} {_path(ones[0])}: {first}"
             yield from (f"    {text}" for text in others)
         else:
-            yield f"{word} {count_text(len(ones), 'log')}: {_common_why(ones)}: {_named(ones)}"
+            yield f"{word} {count_text(len(ones), 'log')} ({_named(ones)}): {_common_why(ones)}"
             yield from _others(ones, most)
     if rest := groups[len(groups[:most]) :]:
         count = sum(len(ones) for _, ones in rest)
@@ -172,16 +172,22 @@ def _problem_texts(partition: PartitionReport) -> Iterator[str]:
 
 def _shared_text(problem: Problem, folder: str) -> str:
     """Return *problem* in the words for all files with the same one, of which *folder* has all."""
+    return f"{problem.detail}. Remedy: {_shared_remedy(problem, folder)}"
+
+
+def _shared_remedy(problem: Problem, folder: str) -> str:
     below = problem.remedy_below
-    remedy = problem.remedy if below is None else f"{below} {shell_word(folder)}"
-    return f"{problem.detail}. Remedy: {remedy}"
+    return problem.remedy if below is None else f"{below} {shell_word(folder)}"
 
 
 def _why(partition: PartitionReport) -> tuple[str, ...]:
     """Return why a log was left alone, in words that are the same for others with the same problem."""
     if partition.problems:  # several files may have the same
+        details: dict[str, list[str]] = {}
+        for problem in partition.problems:
+            details.setdefault(_shared_remedy(problem, partition.log_dir), []).append(problem.detail)
         return tuple(
-            dict.fromkeys(_shared_text(problem, partition.log_dir) for problem in partition.problems)
+            f"{'; '.join(dict.fromkeys(alike))}. Remedy: {remedy}" for remedy, alike in details.items()
         )
     return tuple(reason.replace(_path(partition), "...") for reason in partition.reasons)
 

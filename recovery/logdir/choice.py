@@ -8,6 +8,7 @@ from typing import Protocol
 
 from recovery.errors import UsageError
 from recovery.misspelling import question, similar_names
+from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
 _NAMED = 5
 """How many names a message lists; the others are counted."""
@@ -59,6 +60,8 @@ class SeenPartitions:
             existing = f"topic {match[1]} has partitions from {lowest} to {highest}"
             if flag == "--topic" and lowest <= int(match[2]) <= highest:
                 existing += question([f"--partition {name}"])
+        elif (name if match is None else match[1]) == CLUSTER_METADATA_TOPIC:
+            existing = "the metadata log is left alone: a broker looks after it itself"
         else:
             existing = self._near(name if match is None else match[1])
         raise UsageError(f"{option}: not found in {place}; {existing}")

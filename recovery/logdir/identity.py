@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from recovery.errors import error_text
+from recovery.errors import reason_text
 from recovery.logdir.listing import other_kind
+from recovery.logdir.user import access_remedy
 from recovery.problem import Problem, ProblemRule
 from recovery.read.file_system import is_folder, is_there, read_small
 from segfmt.errors import FormatError
@@ -71,7 +72,10 @@ def identify(
             meta = _read(log_dir)
         except OSError as error:
             meta = _problem(
-                f"{error_text(error)} (IOException takes the log dir offline)", "make it readable"
+                f"{reason_text(error)} (IOException takes the log dir offline)",
+                access_remedy(error.filename or log_dir)
+                if isinstance(error, PermissionError)
+                else "look for I/O errors of its disk (dmesg)",
             )
         if isinstance(meta, MetaProperties):
             meta_of[log_dir] = meta

@@ -278,7 +278,8 @@ def fits_checkpoint(topic: str) -> bool:
 def access_problem(name: str, path: str, status: os.stat_result, lacking: str, user: BrokerUser) -> Problem:
     """Return the problem that *user* does not have the rights *lacking*, of `rwx`, on *path*."""
     participles = {"r": "read", "w": "written", "x": "entered"}
-    denied = " and ".join(participles[right] for right in lacking)
+    *first, last = (participles[right] for right in lacking)
+    denied = f"{', '.join(first)} or {last}" if first else last
     is_users = status.st_uid == user.uid
     return Problem(
         file=name,

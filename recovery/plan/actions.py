@@ -189,16 +189,16 @@ def action_words(action: Action) -> str:
         case RenameFile(old=old, new=new):
             return f"rename {old} to {new}"
         case RemoveFile(name=name, size_bytes=size_bytes, kind=kind):
-            return f"remove {name} ({size_bytes} bytes, {kind.value})"
+            return f"remove {name} ({size_bytes:,} bytes, {kind.value})"
         case LinkFile(old=old, new=new):
             return f"link {old} to {new}"
         case CopyPart(source=source, name=name, position=position, size_bytes=size_bytes):
-            return f"copy {size_bytes} bytes of {source} from byte {position} to {name}"
+            return f"copy {size_bytes:,} bytes of {source} from byte {position:,} to {name}"
         case TruncateFile(name=name, size_bytes=size_bytes):
-            return f"truncate {name} to {size_bytes} bytes"
+            return f"truncate {name} to {size_bytes:,} bytes"
         case RestoreFile(source=source, name=name):
             return f"restore {name} from {source} in quarantine"
         case AppendPart(source=source, name=name, position=position, size_bytes=size_bytes):
             origin = "zeros" if source is None else f"from {source} in quarantine"
-            return f"append {size_bytes} bytes to {name} at byte {position}, {origin}"
-    return f"write {action.name} ({action.size_bytes} bytes)"
+            return f"append {size_bytes:,} bytes to {name} at byte {position:,}, {origin}"
+    return f"write {action.name} ({action.size_bytes:,} bytes)"

@@ -255,8 +255,8 @@ def test_what_is_the_same_in_many_logs_is_one_line() -> None:
     noted = [partition(f"n-{number}", "recovered", warnings=("a broker renames it",)) for number in range(5)]
     lines = report(log_dir(*many, *failed, *noted)).to_text().splitlines()
     assert lines[:3] == [
-        "FAILED 2 logs: ...: [Errno 5] Input/output error: /d1/f-0, /d1/f-1",
-        "REFUSED 23 logs: a folder. Remedy: move it away: /d1/r-0, /d1/r-1, /d1/r-2 and 20 more",
+        "FAILED 2 logs (/d1/f-0, /d1/f-1): ...: [Errno 5] Input/output error",
+        "REFUSED 23 logs (/d1/r-0, /d1/r-1, /d1/r-2 and 20 more): a folder. Remedy: move it away",
         "NOTE 5 logs (/d1/n-0, /d1/n-1, /d1/n-2 and 2 more): a broker renames it",
     ]
     listed = report(log_dir(*many, *noted)).to_text(EACH_PARTITION).splitlines()
@@ -277,7 +277,7 @@ def test_a_full_disk_is_one_line_and_a_total() -> None:
     )
     lines = report(full).to_text().splitlines()
     why = "needs between 150,080 and 164,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
-    assert lines[0] == f"REFUSED 15 logs: {why}: /d1/x-0, /d1/x-1, /d1/x-2 and 12 more"
+    assert lines[0] == f"REFUSED 15 logs (/d1/x-0, /d1/x-1, /d1/x-2 and 12 more): {why}"
     assert "/d1: at most 9.00 MiB are needed there, and 4.00 KiB are free" in lines
     (alone, *_) = report(log_dir(short(0))).to_text().splitlines()
     assert alone == "REFUSED /d1/x-0: needs 150,080 bytes, 4,096 free (a 4.x broker). Remedy: make room"
@@ -290,7 +290,7 @@ def test_a_digit_of_a_path_is_no_number() -> None:
     ]
     refused = [partition(f"x-{n}", "refused", problems=(one,)) for n, one in enumerate(problems)]
     assert report(log_dir(*refused)).to_text().splitlines()[0] == (
-        "REFUSED 2 logs: 635,024 or 636,024 bytes on /q/a%2Fd1, 8 free. Remedy: make room: /d1/x-0, /d1/x-1"
+        "REFUSED 2 logs (/d1/x-0, /d1/x-1): 635,024 or 636,024 bytes on /q/a%2Fd1, 8 free. Remedy: make room"
     )
 
 
@@ -602,7 +602,7 @@ def test_the_same_problem_of_many_files_is_one_line() -> None:
     others = [_refused(f"u-{n}", problem(f"u-{n}", "0.log"), problem(f"u-{n}", "1.log")) for n in range(4)]
     (line,) = (line for line in report(log_dir(*others)).to_text().splitlines() if "REFUSED" in line)
     assert line == (
-        "REFUSED 4 logs: may not be read. Remedy: chown -R kafka:kafka /d1: /d1/u-0, /d1/u-1, /d1/u-2 and 1 more"
+        "REFUSED 4 logs (/d1/u-0, /d1/u-1, /d1/u-2 and 1 more): may not be read. Remedy: chown -R kafka:kafka /d1"
     )
 
 
@@ -620,7 +620,8 @@ def test_numbers_that_differ_are_not_a_range_of_offsets(numbers: list[int], word
         for number in numbers
     ]
     refused = [_refused(f"t-{n}", problem) for n, problem in enumerate(problems)]
-    assert f"REFUSED {len(numbers)} logs: {words} not fit" in report(log_dir(*refused)).to_text()
+    names = ", ".join(f"/d1/t-{n}" for n in range(len(numbers)))
+    assert f"REFUSED {len(numbers)} logs ({names}): {words} not fit" in report(log_dir(*refused)).to_text()
 
 
 def test_commands_of_two_places_come_in_the_order_in_which_they_work() -> None:
