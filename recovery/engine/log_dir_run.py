@@ -32,7 +32,7 @@ from recovery.engine.partition_run import PartitionRun
 from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.engine.resume import RunJournal, own_files
 from recovery.engine.segment_news import ReadSoFar
-from recovery.errors import InterruptedRecoveryError, error_text
+from recovery.errors import FULL_ERRNOS, InterruptedRecoveryError, error_text
 from recovery.load.model import LogBounds, PartitionTask
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import WriteFile
@@ -369,9 +369,12 @@ class LogDirRun:
         return cuts
 
     def _offline(self, error: OSError) -> LogDirReport:
-        self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=error_text(error)))
+        text = error_text(error)
+        if error.errno in FULL_ERRNOS:
+            text += ". Remedy: make room (df -h, df -i), then start again, which resumes"
+        self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=text))
         failed = failed_reports(self._inventory, self._queue.results, error, self._queue.read_so_far)
-        return self._ended_early("offline", error_text(error), failed)
+        return self._ended_early("offline", text, failed)
 
     def _ended_early(
         self,

@@ -275,6 +275,7 @@ class TestManifest:
             "linked": False,
             "derived": False,
             "sha256": hashlib.sha256(data[1000:]).hexdigest(),
+            "rule": None,
             "reason": "the last batch is torn",
         }
         assert whole["kind"] == "file"
