@@ -429,7 +429,7 @@ def _is_kept_open_by_choice(report: RecoveryReport) -> bool:
 
 def _outcome(log_dir: LogDirReport) -> str:
     if log_dir.problems:
-        return "done, but a broker does not start with it, or takes it offline: see PROBLEM"
+        return "a broker does not start with it, or takes it offline: see PROBLEM"
     if log_dir.marker and any(partition.status in ("refused", "failed") for partition in log_dir.partitions):
         return "the clean-shutdown marker stays, but a broker may halt on what is refused"
     if log_dir.marker:

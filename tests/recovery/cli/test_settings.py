@@ -486,7 +486,7 @@ class TestNotes:
         (problem,) = second["problems"]
         assert problem["rule"] == "meta-properties"
         assert f"PROBLEM {sample.log_dirs[1]}: meta.properties: missing" in text.splitlines()[0]
-        assert f"{sample.log_dirs[1]}: done, but a broker does not start with it" in text
+        assert f"{sample.log_dirs[1]}: a broker does not start with it" in text
 
     @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
     def test_a_place_of_the_metadata_log_that_is_not_mounted(
