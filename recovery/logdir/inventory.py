@@ -347,10 +347,12 @@ class _Listing:
             temporary = f"{name}.tmp"
             path = os.path.join(self._log_dir, temporary)
             if temporary not in self._without and is_there(path) and (kind := other_kind(path)) is not None:
+                waits = "its thread waits there for ever"
+                effect = waits if kind == "pipe" else "IOException takes the log dir offline"
                 yield Problem(
                     file=temporary,
                     rule="file-type",
-                    detail=f"a {kind} where a broker writes its checkpoints (IOException takes the log dir offline)",
+                    detail=f"a {kind} where a broker writes its checkpoints ({effect})",
                     remedy="move it away",
                     repair=Repair(names=(temporary,)),
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,17 +26,12 @@ def with_a_wrong_checkpoint(sample: Sample) -> None:
     (sample.log_dirs[1] / "replication-offset-checkpoint").write_text("nonsense")
 
 
-def with_a_pipe_for_a_checkpoint(sample: Sample) -> None:
-    os.mkfifo(sample.log_dirs[1] / "recovery-point-offset-checkpoint.tmp")
-
-
 @pytest.mark.parametrize(
     ("obstruct", "line"),
     [
         (without_meta_properties, "No `meta.properties` found in"),
         (with_metadata_elsewhere, "Found unexpected metadata location"),
         (with_a_wrong_checkpoint, "Stopping serving logs in dir"),
-        (with_a_pipe_for_a_checkpoint, "Stopping serving logs in dir"),
     ],
 )
 def test_a_broker_does_not_use_what_was_recovered(

@@ -222,12 +222,12 @@ class TestNotes:
         (log.log_dir / name).write_text("1\n0\n")
         report = recover(sample_of(log), [log.log_dir], repair=repair)
         (log_dir,) = report.log_dirs
-        assert (log_dir.status, report.exit_code) == ("recovered", 0)
+        assert (log_dir.status, report.exit_code) == ("recovered", 0 if repair else 4)
         assert (log.log_dir / name).exists() != repair
-        said = log_dir.repairs[0] if repair else log_dir.warnings[0]
+        said = log_dir.repairs[0] if repair else str(log_dir.problems[0])
         assert name in said
         assert "takes the log dir offline" in said
-        assert f"{'REPAIRED' if repair else 'NOTE'} {log.log_dir}: {said}" in report.to_text()
+        assert f"{'REPAIRED' if repair else 'PROBLEM'} {log.log_dir}: {said}" in report.to_text()
 
 
 class TestUsers:
