@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 URL = os.environ.get("KAFKA_LOG_RECOVERY_URL", "").rstrip("/")
-VERSION = re.findall(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[0]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s]+)\)")
 
 

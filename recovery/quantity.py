@@ -41,9 +41,14 @@ def partitions_text(names: Sequence[str], most: int | None) -> str:
     """Return partitions by name: "plain-0", "23 partitions (a-0, a-1, b-0 and 20 more)"; all of them without *most*."""
     if len(names) == 1:
         return names[0]
+    return f"{len(names):,} partitions ({listed_text(names, most)})"
+
+
+def listed_text(names: Sequence[str], most: int | None) -> str:
+    """Return *names* as text, and how many there are beyond the first *most*: "a, b, c and 1,200 more"."""
     shown = names[:most]
-    more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-    return f"{len(names):,} partitions ({', '.join(shown)}{more})"
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def rate_text(bytes_per_second: float | None) -> str:

@@ -193,7 +193,7 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
     from recovery.logdir.user import access_remedy
     from recovery.saved.purge import runs_of, unfinished
     from recovery.saved.report import ListedRun, LogDirListing
-    from recovery.saved.runs import check_run
+    from recovery.saved.runs import check_run, missing_files
 
     roots = possible_roots(log_dir, quarantine_dir)
     try:
@@ -206,7 +206,11 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
             places=roots,
             unfinished=tuple(unfinished(log_dir, quarantine_dir)),
             runs=tuple(
-                ListedRun(run=run, problems=None if tally is None else tuple(check_run(run, tally)))
+                ListedRun(
+                    run=run,
+                    missing=tuple(missing_files(run)),
+                    problems=None if tally is None else tuple(check_run(run, tally)),
+                )
                 for run in runs
             ),
         )

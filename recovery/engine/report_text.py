@@ -17,7 +17,7 @@ from recovery.logdir.quarantine_place import given_place
 from recovery.logdir.undo_command import undo_commands
 from recovery.printable import shell_word
 from recovery.problem import Problem
-from recovery.quantity import bytes_text, count_text, exact_bytes_text, offsets_text
+from recovery.quantity import bytes_text, count_text, exact_bytes_text, listed_text, offsets_text
 from recovery.watch.phases import PhaseTime
 from segfmt.errors import FileNameError
 from segfmt.filenames import read_folder_name
@@ -167,7 +167,7 @@ def _problem_texts(partition: PartitionReport) -> Iterator[str]:
         alike.setdefault(_shared_text(problem, _path(partition)), []).append(problem)
     for text, problems in alike.items():
         files = [problem.file for problem in problems]
-        yield str(problems[0]) if len(problems) == 1 else f"{_listed(files)}: {text}"
+        yield str(problems[0]) if len(problems) == 1 else f"{listed_text(files, _MOST_NAMED)}: {text}"
 
 
 def _shared_text(problem: Problem, folder: str) -> str:
@@ -276,13 +276,7 @@ def _grouped(
 
 
 def _named(partitions: Sequence[PartitionReport]) -> str:
-    return _listed([*map(_path, partitions)])
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = names[:_MOST_NAMED]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+    return listed_text([*map(_path, partitions)], _MOST_NAMED)
 
 
 def _others(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:

@@ -12,7 +12,7 @@ from recovery.errors import without_path
 from recovery.forecast.cost import Span
 from recovery.printable import printable
 from recovery.problem import Note, Problem
-from recovery.quantity import bytes_text, count_text, duration_text, rate_text
+from recovery.quantity import bytes_text, count_text, duration_text, listed_text, rate_text
 
 _MOST_SHOWN = 10
 """Problems, and topics, unless more are asked for."""
@@ -254,9 +254,8 @@ def _log_dir_problems(one: LogDirEstimate) -> Iterator[str]:
             text = str(problems[0]).removeprefix(f"{one.log_dir}: ")
             yield f"PROBLEM {one.log_dir}: {text}"
             continue
-        names = ", ".join(sorted(problem.file for problem in problems)[:_MOST_NAMED])
-        more = f" and {len(problems) - _MOST_NAMED:,} more" if len(problems) > _MOST_NAMED else ""
-        yield f"PROBLEM {one.log_dir}: {len(problems):,} files ({names}{more}): {detail}. Remedy: {remedy}"
+        names = listed_text(sorted(problem.file for problem in problems), _MOST_NAMED)
+        yield f"PROBLEM {one.log_dir}: {len(problems):,} files ({names}): {detail}. Remedy: {remedy}"
 
 
 def _log_dir_line(one: LogDirEstimate) -> str:

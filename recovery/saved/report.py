@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ from recovery.engine.report import EXIT_DAMAGE, EXIT_DONE, EXIT_ERROR, EXIT_PART
 from recovery.errors import without_path
 from recovery.plan.manifest import StoredEntry, StoredLog
 from recovery.printable import printable
-from recovery.quantity import bytes_text, count_text, duration_text
+from recovery.quantity import bytes_text, count_text, duration_text, listed_text
 from recovery.saved.purge import LogDirPurge, PurgedRun
 from recovery.saved.runs import QuarantineRun, exclusive_bytes
 
@@ -28,9 +28,15 @@ _MOST_NAMED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRun:
-    """A run, and what was found wrong with it: None if nothing was checked."""
+    """A run, and what was found wrong with it.
+
+    Attributes:
+        missing: what was saved and is no longer there, by its path below the run's folder.
+        problems: of all bytes; None if nothing was read.
+    """
 
     run: QuarantineRun
+    missing: tuple[str, ...] = ()
     problems: tuple[str, ...] | None = None
 
 
@@ -65,7 +71,7 @@ class QuarantineListing:
         if any(errors):
             return EXIT_ERROR if all(errors) else EXIT_PARTIAL
         is_damaged = any(
-            listed.problems or listed.run.missing for log_dir in self.log_dirs for listed in log_dir.runs
+            listed.problems or listed.missing for log_dir in self.log_dirs for listed in log_dir.runs
         )
         return EXIT_DAMAGE if is_damaged else EXIT_DONE
 
@@ -108,7 +114,7 @@ class QuarantineListing:
             "saved": len(run.saved),
             "derived": len(run.counted) - len(run.saved),
             "reasons": _reasons(run.saved),
-            "missing": [entry.stored for entry in run.missing],
+            "missing": list(listed.missing),
             "problems": None if listed.problems is None else list(listed.problems),
         }
 
@@ -147,7 +153,7 @@ class QuarantineListing:
             f"({bytes_text(exclusive_bytes(run))} freed by a purge)",
             *(f"    {problem}" for problem in _damages(listed, most=most)),
         ]
-        missing = {entry.stored for entry in run.missing}
+        missing = frozenset(listed.missing)
         lines += [
             f"    {log.partition}: {bytes_text(log.size_bytes)}, {_offsets(log)}{'; '.join(log.reasons)}"
             f"{_gone_text(log, missing)}"
@@ -245,12 +251,13 @@ class PurgeReport:
 
 def _damages(listed: ListedRun, *, most: int | None) -> list[str]:
     """Return what is wrong with a run as text: what is the same of several files once."""
+    most_named = None if most is None else _MOST_NAMED
     if listed.problems is None:
-        names, count = [entry.stored for entry in listed.run.missing], len(listed.run.missing)
-        if not names:
+        if not listed.missing:
             return []
+        count, names = count_text(len(listed.missing), "file"), listed_text(listed.missing, most_named)
         return [
-            f"MISSING {count_text(count, 'file')} of those that were saved here ({_listed(names, most)}): removed by "
+            f"MISSING {count} of those that were saved here ({names}): removed by "
             "hand, or by a purge that was interrupted. Remedy: purge the run again if that was to be, else look for "
             "them"
         ]
@@ -261,15 +268,9 @@ def _damages(listed: ListedRun, *, most: int | None) -> list[str]:
     return [
         f"damaged: {f'{files[0]}: ' if files[0] else ''}{what}"
         if len(files) == 1
-        else f"damaged: {len(files):,} files ({_listed(files, most)}): {what}"
+        else f"damaged: {len(files):,} files ({listed_text(files, most_named)}): {what}"
         for what, files in alike.items()
     ]
-
-
-def _listed(names: Sequence[str], most: int | None) -> str:
-    shown = names if most is None else names[:_MOST_NAMED]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def _gone_text(log: StoredLog, missing: Collection[str]) -> str:

@@ -89,17 +89,6 @@ class QuarantineRun:
         )
 
     @property
-    def missing(self) -> tuple[StoredEntry, ...]:
-        """What was saved and is not here any more, as far as that shows without reading it."""
-        paths = {file.path for file in self.files} | {*self.empty_folders}
-        for path in [*paths]:
-            while path := path.rpartition("/")[0]:
-                paths.add(path)
-        return tuple(
-            entry for entry in self.saved if entry.stored not in paths and not _is_still_in_place(self, entry)
-        )
-
-    @property
     def logs(self) -> tuple[StoredLog, ...]:
         """What left the logs, by partition, the largest first."""
         parts_by_partition: dict[str, list[StoredEntry]] = {}
@@ -185,6 +174,19 @@ def check_run(run: QuarantineRun, tally: Tally | None = None) -> list[str]:
         f"{path}: a part of a log that no line of the manifest names" for path in unnamed_segments(run)
     ]
     return problems
+
+
+def missing_files(run: QuarantineRun) -> list[str]:
+    """Return what was saved and is no longer there, by path below *run*, as far as that shows without reading it."""
+    paths = {file.path for file in run.files} | {*run.empty_folders}
+    for path in [*paths]:
+        while path := path.rpartition("/")[0]:
+            paths.add(path)
+    return [
+        entry.stored
+        for entry in run.saved
+        if entry.stored not in paths and not _is_still_in_place(run, entry)
+    ]
 
 
 def unnamed_segments(run: QuarantineRun) -> list[str]:
