@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from recovery.alike_lines import alike_lines
 from recovery.broker.starting_release import StartingRelease
 from recovery.check.finding import SEVERITIES, FileVerdict, badness
 from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text, count_text
-
-_MOST_LINES = 20
-"""About findings of one severity."""
-_MOST_ALIKE = 3
-"""Findings that differ in the file alone, and are listed each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +152,7 @@ class VerifyReport:
             for finding, line in told:
                 if finding.severity == severity:
                     alike.setdefault((finding.rule, finding.detail), []).append(line)
-            lines += _alike_lines(alike.values(), is_each=verbosity > 0)
+            lines += alike_lines(alike.values(), "file", is_each=verbosity > 0)
         if verbosity >= 0:
             lines += [f"note: {printable(note.text)}" for note in self.notes]
             lines += self._summary()
@@ -187,20 +183,3 @@ class VerifyReport:
             lines.append(f"checked {self.release}")
         lines.append(f"{checked} in {self.duration_ms / 1000:.1f} s: {end}")
         return lines
-
-
-def _alike_lines(groups: Iterable[list[str]], *, is_each: bool) -> list[str]:
-    """Return the lines of *groups*, each of which says the same of several files."""
-    if is_each:
-        return [line for alike in groups for line in alike]
-    lines = []
-    for alike in groups:
-        lines += alike[: 1 if len(alike) > _MOST_ALIKE else _MOST_ALIKE]
-        if len(alike) > _MOST_ALIKE:
-            lines.append(f"    the same of {count_text(len(alike) - 1, 'more file')} (-v lists them)")
-    if len(lines) > _MOST_LINES:
-        lines = [
-            *lines[:_MOST_LINES],
-            f"... {count_text(len(lines) - _MOST_LINES, 'more line')} (-v lists them)",
-        ]
-    return lines

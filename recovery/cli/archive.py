@@ -199,7 +199,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help="append what Spark prints on this machine to FILE; -: to standard output and error (default: nowhere)",
     )
     add_watching_arguments(parser, served="progress")
-    add_verbosity_arguments(parser, "each note")
+    add_verbosity_arguments(parser, "each finding, also where many objects have the same")
 
 
 def run_inventory(arguments: argparse.Namespace) -> int:

@@ -127,14 +127,11 @@ def add_progress_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_verbosity_arguments(parser: argparse.ArgumentParser, more: str | None = None) -> None:
-    """Declare `-q`, and `-v` if there is *more* to say; `verbosity_of` reads them."""
+def add_verbosity_arguments(parser: argparse.ArgumentParser, more: str) -> None:
+    """Declare `-q`, and `-v`, which has *more* in the report; `verbosity_of` reads them."""
     much = parser.add_argument_group("how much the report says as text").add_mutually_exclusive_group()
     much.add_argument("-q", "--quiet", action="store_true", help="problems alone; nothing if there are none")
-    if more is None:
-        parser.set_defaults(verbose=0)
-    else:
-        much.add_argument("-v", "--verbose", action="count", default=0, help=more)
+    much.add_argument("-v", "--verbose", action="count", default=0, help=more)
 
 
 def verbosity_of(arguments: argparse.Namespace) -> int:

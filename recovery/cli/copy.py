@@ -63,7 +63,7 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
         help="read at most this many bytes a second; k, M and G are powers of 1024",
     )
     add_watching_arguments(parser, served="progress")
-    add_verbosity_arguments(parser)
+    add_verbosity_arguments(parser, "each file that could not be copied")
     parser.set_defaults(run=run)
 
 

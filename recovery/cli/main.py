@@ -44,7 +44,29 @@ _NAMES = {"FILE", "DIR", "JSON", "NAME", "URL"}
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Breaks the lines of an epilog one by one: they are examples, and exit codes."""
+    """Breaks the lines of an epilog one by one: they are examples, and exit codes.
+
+    The usage has what is needed alone: all options are listed below it, and would fill half a screen before that.
+    """
+
+    def _format_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None,
+    ) -> str:
+        needed_groups = [group for group in groups if group.required]
+        grouped = [action for group in needed_groups for action in group._group_actions]
+        told = [action for action in actions if action.dest != "help"]
+        needed = [one for one in told if one.required or not one.option_strings or one in grouped]
+        program = self._prog
+        if prefix is None and len(needed) < len(told):  # with one, argparse asks for a command's full name
+            self._prog = f"{program} [options]"
+        try:
+            return super()._format_usage(usage, needed, needed_groups, prefix)
+        finally:
+            self._prog = program
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return wrapped(text, width) if "\n" in text else super()._fill_text(text, width, indent)

@@ -44,9 +44,9 @@ A broker may run meanwhile. What is purged cannot be put back by undo.
 
 exit codes:
   0  done, or nothing to do
-  1  usage or I/O error; nothing was purged, unless only the report could not be written
+  1  usage error, or quarantine cannot be read; nothing was purged, unless only the report could not be written
   3  a recovery or an undo is at work or was interrupted; nothing was purged
-  4  some runs could not be purged, the rest were
+  4  runs could not be purged, at least not whole; the rest were
 """
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")

@@ -15,8 +15,7 @@ from recovery.errors import without_path
 from recovery.load.model import Cut
 from recovery.logdir.quarantine_place import given_place
 from recovery.logdir.undo_command import undo_commands
-from recovery.printable import shell_word
-from recovery.problem import Problem
+from recovery.problem_text import problem_texts, shared_remedy
 from recovery.quantity import bytes_text, count_text, exact_bytes_text, listed_text, offsets_text
 from recovery.watch.phases import PhaseTime
 from segfmt.errors import FileNameError
@@ -64,8 +63,7 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
 
 
 def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
-    for log_dir in report.log_dirs:
-        yield from _log_dir_problems(log_dir)
+    yield from _log_dir_problems(report.log_dirs, most)
     for status in ("failed", "refused"):
         yield from _left_alone([one for one in report.partitions if one.status == status], most)
     cut = [one for one in report.partitions if one.losses]
@@ -86,19 +84,28 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
         yield from _not_chosen(report)
 
 
-def _log_dir_problems(log_dir: LogDirReport) -> Iterator[str]:
-    texts = [without_path(str(problem), log_dir.log_dir) for problem in log_dir.problems]
+def _log_dir_problems(log_dirs: Sequence[LogDirReport], most: int | None) -> Iterator[str]:
+    """Yield what is wrong with log dirs themselves: what is the same in several once."""
+    same: dict[tuple[str, ...], list[str]] = {}
+    for log_dir in log_dirs:
+        if told := _log_dir_problem(log_dir):
+            same.setdefault(told, []).append(log_dir.log_dir)
+    for (word, first, *others), paths in same.items():
+        yield f"{word} {', '.join(paths)}: {first}"
+        yield from (f"    {text}" for text in others[:most])
+        if rest := others[len(others[:most]) :]:
+            yield f"    {count_text(len(rest), 'more problem')} (-v lists them)"
+
+
+def _log_dir_problem(log_dir: LogDirReport) -> tuple[str, ...]:
+    """Return what is wrong with a log dir: one word and at least one text, or nothing at all."""
+    texts = [without_path(text, log_dir.log_dir) for text in problem_texts(log_dir.problems, log_dir.log_dir)]
     if log_dir.status == "interrupted":
-        yield f"INTERRUPTED {log_dir.log_dir}: {log_dir.error}"
-    elif log_dir.status == "offline":
-        first, *texts = texts or [without_path(log_dir.error or "", log_dir.log_dir)]
-        yield f"OFFLINE {log_dir.log_dir}: {first}"
-    elif texts:
-        first, *texts = texts
-        yield f"PROBLEM {log_dir.log_dir}: {first}"
-    yield from (f"    {text}" for text in texts)
-    if log_dir.status == "offline" and log_dir.partitions:
-        yield "    what was not reached is as it was"
+        return "INTERRUPTED", log_dir.error or "", *texts
+    if log_dir.status == "offline":
+        texts = texts or [without_path(log_dir.error or "", log_dir.log_dir)]
+        return "OFFLINE", *texts, *(["what was not reached is as it was"] if log_dir.partitions else [])
+    return ("PROBLEM", *texts) if texts else ()
 
 
 def _repairs(report: RecoveryReport, most: int | None) -> Iterator[str]:
@@ -154,30 +161,12 @@ def _any_of(found: Collection[str]) -> str:
 
 def _reasons(partition: PartitionReport) -> Sequence[str]:
     """Return why a log was left alone, without its own name, which stands before it."""
-    texts = [*_problem_texts(partition)] or partition.reasons or ["it does not say why"]
+    texts = (
+        [*problem_texts(partition.problems, _path(partition))] or partition.reasons or ["it does not say why"]
+    )
     return [
         text.removeprefix(f"{partition.folder}: ").removeprefix(f"{_path(partition)}: ") for text in texts
     ]
-
-
-def _problem_texts(partition: PartitionReport) -> Iterator[str]:
-    """Yield the problems of a log as text: what is the same in several files once."""
-    alike: dict[str, list[Problem]] = {}
-    for problem in partition.problems:
-        alike.setdefault(_shared_text(problem, _path(partition)), []).append(problem)
-    for text, problems in alike.items():
-        files = [problem.file for problem in problems]
-        yield str(problems[0]) if len(problems) == 1 else f"{listed_text(files, _MOST_NAMED)}: {text}"
-
-
-def _shared_text(problem: Problem, folder: str) -> str:
-    """Return *problem* in the words for all files with the same one, of which *folder* has all."""
-    return f"{problem.detail}. Remedy: {_shared_remedy(problem, folder)}"
-
-
-def _shared_remedy(problem: Problem, folder: str) -> str:
-    below = problem.remedy_below
-    return problem.remedy if below is None else f"{below} {shell_word(folder)}"
 
 
 def _why(partition: PartitionReport) -> tuple[str, ...]:
@@ -185,7 +174,7 @@ def _why(partition: PartitionReport) -> tuple[str, ...]:
     if partition.problems:  # several files may have the same
         details: dict[str, list[str]] = {}
         for problem in partition.problems:
-            details.setdefault(_shared_remedy(problem, partition.log_dir), []).append(problem.detail)
+            details.setdefault(shared_remedy(problem, partition.log_dir), []).append(problem.detail)
         return tuple(
             f"{'; '.join(dict.fromkeys(alike))}. Remedy: {remedy}" for remedy, alike in details.items()
         )
@@ -394,7 +383,8 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
             ("there", log_dir.needed_bytes, log_dir.free_bytes),
             ("in its quarantine", log_dir.quarantine_needed_bytes, log_dir.quarantine_free_bytes),
         ):
-            if needed_bytes > (0 if report.dry_run else free_bytes):
+            is_open = report.dry_run or log_dir.status in ("partial", *_UNFINISHED)
+            if is_open and needed_bytes > (0 if report.dry_run else free_bytes):
                 needed, free = bytes_text(needed_bytes), bytes_text(free_bytes)
                 yield f"{log_dir.log_dir}: at most {needed} are needed {where}, and {free} are free"
     for outcome, log_dirs in outcomes.items():

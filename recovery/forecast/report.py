@@ -12,12 +12,11 @@ from recovery.errors import without_path
 from recovery.forecast.cost import Span
 from recovery.printable import printable
 from recovery.problem import Note, Problem
-from recovery.quantity import bytes_text, count_text, duration_text, listed_text, rate_text
+from recovery.problem_text import problem_texts
+from recovery.quantity import bytes_text, count_text, duration_text, rate_text
 
 _MOST_SHOWN = 10
 """Problems, and topics, unless more are asked for."""
-_MOST_NAMED = 3
-"""Files that a line about several with the same problem names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,17 +244,8 @@ class EstimateReport:
 
 
 def _log_dir_problems(one: LogDirEstimate) -> Iterator[str]:
-    """Yield a line for each problem, however many files have it."""
-    alike: dict[tuple[str, str], list[Problem]] = {}
-    for problem in one.problems:
-        alike.setdefault((problem.detail, problem.remedy), []).append(problem)
-    for (detail, remedy), problems in alike.items():
-        if len(problems) == 1:
-            text = str(problems[0]).removeprefix(f"{one.log_dir}: ")
-            yield f"PROBLEM {one.log_dir}: {text}"
-            continue
-        names = listed_text(sorted(problem.file for problem in problems), _MOST_NAMED)
-        yield f"PROBLEM {one.log_dir}: {len(problems):,} files ({names}): {detail}. Remedy: {remedy}"
+    for text in problem_texts(one.problems, one.log_dir):
+        yield f"PROBLEM {one.log_dir}: {without_path(text, one.log_dir)}"
 
 
 def _log_dir_line(one: LogDirEstimate) -> str:

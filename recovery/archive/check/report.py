@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from recovery.alike_lines import alike_lines
 from recovery.archive.check.summary import Summary
 from recovery.archive.check.unended_runs import UnendedRun
 from recovery.archive.check.verdict_rows import badness_of, lines_of
@@ -16,8 +17,6 @@ from recovery.check.finding import Finding, finding_line
 from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text, count_text
-
-_MOST_NOTED_LINES = 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,13 +106,15 @@ class ArchiveReport:
         """Return the report for a person, problems first.
 
         Args:
-            verbosity: -1: problems alone; 1: each note.
+            verbosity: -1: problems alone; 0: the worst first, and what is the same of many objects, or too long for a
+                screen, is counted; 1: all are there.
         """
         if self.signal_number:
             notes = [f"note: {printable(note.text)}" for note in self.notes]
             return "\n".join([self._interrupted_line(), *notes, *self._unended_lines()])
         summary = self.summary
-        lines = [line for row in sorted(self.objects, key=badness_of) for line in lines_of(row)]
+        is_each = verbosity > 0
+        lines = alike_lines(lines_of(sorted(self.objects, key=badness_of)), "object", is_each=is_each)
         lines += [
             finding_line(finding.file, finding.to_json()) for finding in self._of_metadata(is_note=False)
         ]
@@ -144,13 +145,10 @@ class ArchiveReport:
             lines.append(f"by rule: {_counts_text(summary.rules)}")
         if summary.notes:
             lines.append(f"notes: {_counts_text(summary.notes)}")
-        shown = self.noted if verbosity > 0 else self.noted[:_MOST_NOTED_LINES]
-        lines += [line for row in shown for line in lines_of(row)]
+        lines += alike_lines(lines_of(self.noted), "object", is_each=is_each)
         lines += [
             finding_line(finding.file, finding.to_json()) for finding in self._of_metadata(is_note=True)
         ]
-        if len(self.noted) > len(shown):
-            lines.append("... and more (-v lists them, and --output keeps them all)")
         lines += [f"note: {printable(note.text)}" for note in self.notes]
         lines += self._unended_lines()
         if self.quarantine is not None and summary.rebuilt:

@@ -240,9 +240,14 @@ def badness_of(row: dict[str, Any]) -> tuple[int, bool]:
     return severity, is_rebuilt or is_derived
 
 
-def lines_of(row: dict[str, Any]) -> list[str]:
-    """Return a line for each finding of an object's row."""
-    lines = [finding_line(row["key"], finding) for finding in row["findings"]]
-    if row["rebuilt"] is not None:
-        lines.append(f"rebuilt {printable(row['rebuilt'])}")
-    return lines
+def lines_of(rows: Iterable[dict[str, Any]]) -> list[list[str]]:
+    """Return lines for the findings of objects' rows, those together that say the same, then what was rebuilt."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    rebuilt = []
+    for row in rows:
+        for finding in row["findings"]:
+            told = tuple(finding[name] for name in ("severity", "rule", "detail", "remedy"))
+            alike.setdefault(told, []).append(finding_line(row["key"], finding))
+        if row["rebuilt"] is not None:
+            rebuilt.append(f"rebuilt {printable(row['rebuilt'])}")
+    return [*alike.values(), rebuilt]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+from recovery.alike_lines import alike_lines
 from recovery.archive.copy.earlier import KeptCopy
 from recovery.errors import AS_BROKERS_USER, FULL_ERRNOS, error_text, reason_text
 from recovery.printable import printable
@@ -192,7 +193,8 @@ class CopyReport:
         """Return the report as text, problems first.
 
         Args:
-            verbosity: -1: problems alone.
+            verbosity: -1: problems alone; 0: what is the same of many files, or too long for a screen, is counted;
+                1: all are there.
         """
         lines = []
         if self.error is not None:
@@ -203,7 +205,10 @@ class CopyReport:
             )
         if self.signal_number is not None:
             lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
-        lines += [failed.to_text() for one in self.log_dirs for failed in one.sorted_failures()]
+        alike: dict[str, list[str]] = {}
+        for failed in (failed for one in self.log_dirs for failed in one.sorted_failures()):
+            alike.setdefault(failed.error, []).append(failed.to_text())
+        lines += alike_lines(alike.values(), "file", is_each=verbosity > 0)
         lines += [f"warning: {text}" for text in self.warnings]
         if verbosity >= 0:
             lines += [one.to_text(self.output, is_durable=self.error is None) for one in self.log_dirs]

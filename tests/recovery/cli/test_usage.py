@@ -671,3 +671,20 @@ def test_help_of_a_command(words, capsys):
         assert ended.value.code == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("words", [parser.prog.split()[1:] for parser in parsers(build_parser())])
+def test_the_usage_has_what_is_needed_and_fits_a_narrow_screen(words, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    usage = capsys.readouterr().out.partition("\n\n")[0]
+    assert usage.startswith(" ".join(["usage: kafka-log-recovery", *words]))
+    assert max(map(len, usage.splitlines())) <= 60
+    assert len(usage.splitlines()) <= 2
+    needed = {
+        "log-dirs": "--describe",
+        "copy": "--output URL",
+        "purge": "(--older-than AGE | --run NAME | --all)",
+    }
+    assert needed.get(words[-1] if words else "", "") in usage

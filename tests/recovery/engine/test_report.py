@@ -457,6 +457,45 @@ def test_a_log_dir_that_does_not_start() -> None:
     ]
 
 
+def test_the_same_of_several_log_dirs_is_one_line() -> None:
+    def read_only(path: str) -> LogDirReport:
+        problem = Problem(
+            file=path, rule="read-only", detail="mounted read-only", remedy="mount it read-write"
+        )
+        return log_dir(path=path, status="offline", marker=False, error=f"{path}: ...", problems=(problem,))
+
+    lines = report(read_only("/d1"), log_dir(path="/d2"), read_only("/d3")).to_text().splitlines()
+    assert lines[0] == "OFFLINE /d1, /d3: mounted read-only. Remedy: mount it read-write"
+
+
+def test_what_is_wrong_with_a_log_dir_fits_a_screen() -> None:
+    foreign = [
+        Problem(
+            file=f"backup-{n:02}", rule="foreign-folder", detail="a foreign folder", remedy="move it away"
+        )
+        for n in range(30)
+    ]
+    other = [
+        Problem(file=f"f{n}", rule="checkpoint", detail=f"line {n}", remedy="restore it") for n in range(40)
+    ]
+    found = report(log_dir(status="partial", problems=(*foreign, *other)))
+    lines = found.to_text(PROBLEMS_ALONE).splitlines()
+    assert lines[0] == (
+        "PROBLEM /d1: backup-00, backup-01, backup-02 and 27 more: a foreign folder. Remedy: move it away"
+    )
+    assert (len(lines), lines[-1]) == (22, "    20 more problems (-v lists them)")
+    assert "    f39: line 39. Remedy: restore it" in found.to_text(EACH_PARTITION).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_told"),
+    [({}, False), ({"status": "partial"}, True), ({"status": "interrupted", "error": "stopped"}, True)],
+)
+def test_room_is_no_matter_once_all_is_done(fields: dict[str, str], is_told: bool) -> None:
+    text = report(log_dir(needed_bytes=3 << 20, free_bytes=1 << 20, **fields)).to_text()
+    assert ("/d1: at most 3.00 MiB are needed there, and 1.00 MiB are free" in text) is is_told
+
+
 def test_nothing_found() -> None:
     assert "no log was found, in 1.5 s" in report(log_dir()).to_text().splitlines()
     ended = dataclasses.replace(report(log_dir()), signal_exit_code=143)

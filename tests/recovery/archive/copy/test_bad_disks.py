@@ -12,7 +12,7 @@ import pytest
 from recovery.archive.copy.manifest import MANIFEST_KEY
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.reading import BLOCK_BYTES
-from recovery.archive.copy.report import CopyReport, UncopiedFile
+from recovery.archive.copy.report import CopiedLogDir, CopyReport, UncopiedFile
 from recovery.archive.copy.run import copy
 from recovery.archive.stores.local_store import LocalStore
 from tests.faults.bad_sector import bad_sector
@@ -334,3 +334,13 @@ def test_failures_are_sorted_and_first(disk: Disk) -> None:
     assert second.startswith(
         f"NOT COPIED {disk.large} from position {KEPT} on: {os.strerror(5)}; 3.05 MiB from"
     )
+
+
+def test_what_is_the_same_of_many_files_is_counted() -> None:
+    denied = [UncopiedFile(file=f"/d1/t-{n:02}", position=None, error="Permission denied") for n in range(30)]
+    report = CopyReport(output="/copy", log_dirs=[CopiedLogDir(log_dir="/d1", folder="d1", failed=denied)])
+    assert report.to_text(-1).splitlines() == [
+        "NOT COPIED /d1/t-00: Permission denied",
+        "    the same of 29 more files (-v lists them)",
+    ]
+    assert sum(line.startswith("NOT COPIED /d1/t-") for line in report.to_text(1).splitlines()) == 30
