@@ -23,6 +23,7 @@ from recovery.broker.settings import Layer
 from recovery.errors import UsageError
 from recovery.load.model import LogSettings
 from recovery.misspelling import question, similar_names
+from recovery.quantity import listed_text
 from segfmt.kafka_uuid import format_uuid
 
 Configs = Mapping[str, str]
@@ -220,7 +221,6 @@ def without_effect(
     known = topics_here if len(idle) * len(topics_here) <= _MOST_COMPARED else ()
     hints = {topic: hint for topic in idle if (hint := question(_similar(topic, known)))}
     rest = [topic for topic in idle if topic not in hints]
-    more = f" and {len(rest) - _MOST_NAMED:,} more" if len(rest) > _MOST_NAMED else ""
     if len(rest) == 1:
         hints[rest.pop()] = ""
     told = [
@@ -228,7 +228,7 @@ def without_effect(
         for topic, hint in hints.items()
     ]
     if rest:
-        topics = ", ".join(rest[:_MOST_NAMED]) + more
+        topics = listed_text(rest, _MOST_NAMED)
         told.append(
             f"{TOPIC_CONFIG_OPTION}: no logs of {topics} lie {where}, so their settings have no effect"
         )

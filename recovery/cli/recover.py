@@ -37,9 +37,9 @@ examples:
 exit codes:
   0  done, nothing lost
   1  usage or I/O error; no log dir could be processed, or only the report could not be written
-  2  data was cut off (recover), or would be (--dry-run); what was cut is in quarantine
+  2  data was cut off, and is in quarantine, or would be (--dry-run); or offsets are missing
   3  a log dir is locked or unsafe to touch; nothing was changed
-  4  some partitions or log dirs could not be recovered, the rest were
+  4  some partitions or log dirs were not recovered, the rest were; or a broker would not start: see PROBLEM
   129, 130, 143  interrupted; start again to resume
 """
 

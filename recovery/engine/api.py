@@ -36,6 +36,7 @@ from recovery.logdir.older_brokers import older_version, place_problems
 from recovery.logdir.quarantine_place import write_problem
 from recovery.logdir.user import access_remedy
 from recovery.problem import Problem
+from recovery.quantity import listed_text
 from recovery.read.file_system import absolute, is_there
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer, Remark
@@ -249,10 +250,9 @@ def _refuse_missing_metadata_dir(broker: BrokerConfig) -> None:
 
 def _missing_metadata(topics: list[str], place: str) -> Remark:
     """Return what is assumed of *topics*, or of all topics if there are none, without a metadata log in *place*."""
-    named = ", ".join(topics[:_MOST_NAMED])
-    and_more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
+    named = f"topics {listed_text(topics, _MOST_NAMED)}" if topics else "topics"
     return Remark(
-        text=f"no {CLUSTER_METADATA_FOLDER} in {place}: {f'topics {named}{and_more}' if topics else 'topics'} get the "
+        text=f"no {CLUSTER_METADATA_FOLDER} in {place}: {named} get the "
         "broker's default settings. If some have their own index.interval.bytes or segment.index.bytes, "
         f"give them with {TOPIC_CONFIG_OPTION}",
         level="warning",

@@ -29,7 +29,7 @@ from recovery.load.model import Cut, CutCause, Hole, Original, PartitionTask, Re
 from recovery.load.segment_recovery import Departure, SegmentRecovery
 from recovery.load.segments import SegmentMap
 from recovery.load.tree import PartitionTree
-from recovery.quantity import count_text
+from recovery.quantity import count_text, listed_text
 from segfmt.filenames import (
     CLEANED_SUFFIX,
     LOG_SUFFIX,
@@ -407,17 +407,15 @@ def _advice_on_open_txns(task: PartitionTask, open_txns: Sequence[OpenTxn]) -> I
     """Yield what to do about the transactions that are open at the cut: their ends may be in what was cut."""
     if not open_txns:
         return
-    named = ", ".join(
+    named = [
         f"{first_offset} (producer {producer_id}, epoch {epoch})"
-        for first_offset, producer_id, epoch in open_txns[:_MOST_OPEN_TXNS]
-    )
-    if (more := len(open_txns) - _MOST_OPEN_TXNS) > 0:
-        named += f" and {more} more"
+        for first_offset, producer_id, epoch in open_txns
+    ]
     partition = task.topic_partition
     yield (
-        f"{count_text(len(open_txns), 'transaction')} open, from offset {named} on. If the end of one was in what was "
-        "cut, nobody ends it, and consumers of committed records stop there. If kafka-transactions.sh find-hanging "
-        "names it: kafka-transactions.sh --bootstrap-server HOST:PORT abort "
+        f"{count_text(len(open_txns), 'transaction')} open, from offset {listed_text(named, _MOST_OPEN_TXNS)} on. "
+        "If the end of one was in what was cut, nobody ends it, and consumers of committed records stop there. If "
+        "kafka-transactions.sh find-hanging names it: kafka-transactions.sh --bootstrap-server HOST:PORT abort "
         f"--topic {partition.topic} --partition {partition.partition} "
         f"--start-offset {open_txns[0][0] if len(open_txns) == 1 else 'OFFSET'}"
     )

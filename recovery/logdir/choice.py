@@ -8,6 +8,7 @@ from typing import Protocol
 
 from recovery.errors import UsageError
 from recovery.misspelling import question, similar_names
+from recovery.quantity import listed_text
 from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
 _NAMED = 5
@@ -77,9 +78,7 @@ class SeenPartitions:
         if near:
             names = [name for small in near for name in by_small_letters[small]]
             return f"topics with similar names: {', '.join(names)}"
-        names = sorted(self._ranges)
-        and_more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return f"existing topics: {', '.join(names[:_NAMED])}{and_more}"
+        return f"existing topics: {listed_text(sorted(self._ranges), _NAMED)}"
 
 
 class SelectedPartitions:

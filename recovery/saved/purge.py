@@ -27,6 +27,7 @@ from recovery.logdir.user import access_remedy
 from recovery.logdir.work_lock import WorkLocks
 from recovery.plan.actions import LOG_DIR_ITSELF
 from recovery.plan.manifest import FILE, FOLDER, OTHER, StoredEntry
+from recovery.quantity import listed_text
 from recovery.read.file_system import is_folder, naming, opened_folder
 from recovery.saved.runs import (
     FoundFile,
@@ -216,13 +217,12 @@ def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
 def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool, tally: Tally) -> PurgedRun:
     foreign = foreign_files(run)
     if foreign:
-        and_more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
         return PurgedRun(
             run=run,
             file_count=0,
             freed_bytes=0,
             rule="foreign-file",
-            problem=f"{', '.join(foreign[:3])}{and_more}: not named by the manifest with this kind and size: a foreign "
+            problem=f"{listed_text(foreign, 3)}: not named by the manifest with this kind and size: a foreign "
             "file, or a copy made by a run that was killed. Nothing of this run was removed. Remedy: move it away, "
             "then purge again",
         )

@@ -26,6 +26,7 @@ from recovery.logdir.quarantine_place import (
 from recovery.plan.actions import LOG_DIR_ITSELF, Action, AppendPart, RemoveFile, RestoreFile, is_derived
 from recovery.plan.commit import Commit
 from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
+from recovery.quantity import listed_text
 from recovery.read.file_system import is_folder, is_there
 from recovery.saved.kept_marker import KeptMarker, without_marker
 from recovery.saved.log_dir_state import LogDirState, files_in, folder_path
@@ -342,9 +343,8 @@ class _RunUndoing:
             if self._is_in_the_way(move, last.get(move.folder))
         ]
         if changed:
-            and_more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise UnsafeError(
-                f"{self._log_dir}: changed since run {self.run} recovered it: {', '.join(changed[:5])}{and_more}. "
+                f"{self._log_dir}: changed since run {self.run} recovered it: {listed_text(changed, 5)}. "
                 "Nothing was changed, and the bytes stay in quarantine. Remedy: if a later run made the changes, take "
                 "that back first: it may have another --quarantine-dir, or an earlier name if the clock was set back; "
                 "there is no remedy if a broker was at work, or if that run was purged; quarantine list --verify tells "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import SegmentTable
 from recovery.errors import UsageError
-from recovery.quantity import bytes_text
+from recovery.quantity import bytes_text, listed_text
 from segfmt.filenames import PARTITION_METADATA
 
 _NAMED = 10
@@ -145,6 +145,5 @@ class Incarnations:
 
 
 def _listed(found: dict[str, _Incarnation]) -> str:
-    named = [f"{topic_id or 'without an id'} ({one})" for topic_id, one in sorted(found.items())[:_NAMED]]
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(named) + more
+    named = [f"{topic_id or 'without an id'} ({one})" for topic_id, one in sorted(found.items())]
+    return listed_text(named, _NAMED)
