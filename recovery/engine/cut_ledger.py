@@ -59,8 +59,9 @@ _CUT_FIELDS: Final = {
     "first_offset": int,
     "last_offset": int,
     "is_scattered": bool,
+    "is_followed": bool,
 }
-_OF_EARLIER_VERSIONS: Final = {"is_scattered": False, "rule": "unknown"}
+_OF_EARLIER_VERSIONS: Final = {"is_scattered": False, "is_followed": False, "rule": "unknown"}
 _BEGINNING: Final = json.dumps({"version": _VERSION})[:-1].encode()
 """Of each line."""
 _UNREADABLE: Final = EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True)

@@ -14,19 +14,19 @@ def loss_text(cuts: Sequence[Cut]) -> str:
     return f"{_offsets(cuts)}, {amount_text(size_bytes, batch_count)}"
 
 
-def total_text(cuts: Sequence[Cut]) -> str:
-    """Return what *cuts* of many logs come to; records are counted only where the offsets of all are known."""
-    size_bytes = sum(cut.size_bytes for cut in cuts)
-    if all(0 <= cut.first_offset <= cut.last_offset for cut in cuts):
-        return f"at most {count_text(lost_offsets(cuts), 'record')}, {exact_bytes_text(size_bytes)}"
-    return amount_text(size_bytes, sum(cut.batch_count for cut in cuts))
+def total_text(cuts_of_logs: Sequence[Sequence[Cut]]) -> str:
+    """Return what the cuts of many logs come to; records are counted only where the offsets of all are known."""
+    all_cuts = [cut for cuts in cuts_of_logs for cut in cuts]
+    size_bytes = sum(cut.size_bytes for cut in all_cuts)
+    if all(map(_are_known, cuts_of_logs)):
+        count = sum(map(lost_offsets, cuts_of_logs))
+        return f"at most {count_text(count, 'record')}, {exact_bytes_text(size_bytes)}"
+    return amount_text(size_bytes, sum(cut.batch_count for cut in all_cuts))
 
 
 def lost_offsets(cuts: Sequence[Cut]) -> int:
-    """Return how many offsets *cuts* take, those of which both ends are known."""
-    return sum(
-        cut.last_offset - cut.first_offset + 1 for cut in cuts if 0 <= cut.first_offset <= cut.last_offset
-    )
+    """Return how many offsets the *cuts* of one log take, those of which both ends are known."""
+    return sum(last - first + 1 for first, last in _ranges(cuts) if last >= first)
 
 
 def amount_text(size_bytes: int, batch_count: int) -> str:
@@ -35,10 +35,30 @@ def amount_text(size_bytes: int, batch_count: int) -> str:
 
 
 def _offsets(cuts: Sequence[Cut]) -> str:
-    first = min((cut.first_offset for cut in cuts if cut.first_offset >= 0), default=-1)
-    last = max((cut.last_offset for cut in cuts), default=-1)
-    if first < 0:
+    ranges = _ranges(cuts)
+    if not ranges:
         return "offsets that cannot be told"
-    if last < 0 or any(cut.last_offset < 0 for cut in cuts):
+    first = ranges[0][0]
+    if not _are_known(cuts):
         return f"offsets from {first} on"
+    last = max(last for _, last in ranges)
     return f"offsets {first} to {last} (at most {count_text(lost_offsets(cuts), 'record')})"
+
+
+def _are_known(cuts: Sequence[Cut]) -> bool:
+    """Return whether both ends of all *cuts* of one log are known."""
+    ranges = _ranges(cuts)
+    return len(ranges) == len(cuts) and all(last >= first for first, last in ranges)
+
+
+def _ranges(cuts: Sequence[Cut]) -> list[tuple[int, int]]:
+    """Return the first and last offset of each of the *cuts* of one log of which the first is known, ascending.
+
+    One whose headers do not tell the last offset ends before the next one, if there is one; else the last is -1.
+    """
+    ordered = sorted((cut for cut in cuts if cut.first_offset >= 0), key=lambda cut: cut.first_offset)
+    before_next = [*(cut.first_offset - 1 for cut in ordered[1:]), -1]
+    return [
+        (cut.first_offset, before if cut.known_last_offset < 0 else cut.known_last_offset)
+        for cut, before in zip(ordered, before_next, strict=False)
+    ]

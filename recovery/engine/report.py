@@ -360,7 +360,7 @@ def _cut_to_json(cut: Cut) -> dict[str, Any]:
         "bytes": cut.size_bytes,
         "batches": cut.batch_count,
         "firstOffset": _offset(cut.first_offset),
-        "lastOffset": _offset(cut.last_offset),
+        "lastOffset": _offset(cut.known_last_offset),
         "rule": cut.rule,
         "reason": cut.reason,
     }

@@ -333,7 +333,7 @@ def _what_became_of_all(report: RecoveryReport) -> Iterator[str]:
     ended = "; dry run, nothing was changed" if report.dry_run else ""
     yield f"{', '.join(parts)}, in {report.duration_ms / 1000:.1f} s{ended}"
     for word, ones in _by_cut_word(report, [one for one in report.partitions if one.losses]).items():
-        yield f"{word}: {total_text([cut for one in ones for cut in one.losses])}"
+        yield f"{word}: {total_text([one.losses for one in ones])}"
 
 
 def _why_no_log(report: RecoveryReport) -> str:

@@ -144,16 +144,16 @@ class _Account:
     def _cut_of_noted(self, departure: Departure) -> Cut | None:
         """Return the cut of *departure*; its batches are looked at only if some of them may not be lost."""
         part = departure.part
-        batch_count, last_offset = self._reader.count_batches(part, departure.base_offset)
+        batch_count, last_offset, end_position = self._reader.count_batches(part, departure.base_offset)
         first = departure.base_offset if departure.may_repeat else departure.first_offset
         begin = next(self._reader.spans(part), None) if batch_count else None
         if last_offset < first or (begin is not None and begin.base_offset < first):
             first = -LONG_MAX  # it holds offsets that it should not
         if batch_count and (first < self._start_offset or self._live_parts(first, last_offset)):
-            rows, end_position = self._read(part)
+            rows, rows_end = self._read(part)
             is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=True)
             if not is_lost.all():
-                gone = _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
+                gone = _Gone(departure=departure, rows=rows, end_position=rows_end, is_lost=is_lost)
                 cut = _cut_of(gone, self._reader)
                 if cut is None:
                     location = f"{part.file} from byte {part.origin_position:,}"
@@ -165,7 +165,9 @@ class _Account:
                 is_scattered = cut.size_bytes < part.size_bytes
                 return replace(cut, position=part.origin_position, is_scattered=is_scattered)
         position = part.origin_position
-        is_preallocated = position > 0 and self._task.settings.preallocate and self._reader.is_zero(part)
+        rest = part.after(end_position)
+        has_zeros = rest.size_bytes > 0 and self._reader.is_zero(rest)
+        is_preallocated = position > 0 and self._task.settings.preallocate and not end_position and has_zeros
         cause = _PREALLOCATED if is_preallocated else departure.cause
         return Cut(
             file=part.file,
@@ -178,6 +180,7 @@ class _Account:
             is_preallocated=is_preallocated,
             first_offset=departure.first_offset,
             last_offset=last_offset,
+            is_followed=has_zeros or not rest.size_bytes,
         )
 
     # -- what left in other ways ----------------------------------------------------------------------------
@@ -367,6 +370,7 @@ def _cut_of(gone: _Gone, reader: LogReader) -> Cut | None:
         first_offset=first_offset if first is None else min(first_offset, first.base_offset),
         last_offset=int(lost[-1, _LAST]) if len(lost) else -1,
         is_scattered=size_bytes < part.size_bytes - position,
+        is_followed=not rest_bytes or reader.is_zero(part.after(gone.end_position)),
     )
 
 

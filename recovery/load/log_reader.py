@@ -147,11 +147,11 @@ class LogReader:
         end = self._walked_bytes.get(log, size_bytes)
         return end, size_bytes - end
 
-    def count_batches(self, part: Original, base_offset: int) -> tuple[int, int]:
-        """Return how many batches *part* has, and the last offset of the last one (-1), by their headers alone."""
+    def count_batches(self, part: Original, base_offset: int) -> tuple[int, int, int]:
+        """Return how many batches *part* has, the last offset of the last one (-1), and where they end, by headers."""
         request = ScanRequest(part=part, base_offset=base_offset, mode=ScanMode.WALK)
         scan = self._source.scan(request)
-        return scan.batch_count, scan.last_offset
+        return scan.batch_count, scan.last_offset, scan.valid_bytes
 
     def index_scan(self, part: Original, base_offset: int) -> RawScan:
         """Return the indexes of the batches in *part*, unchecked."""

@@ -320,6 +320,8 @@ class Cut:
         batch_count: batches in them, as far as their headers can be followed.
         first_offset: the first offset that is lost.
         last_offset: of the last of these batches; -1 if there is none.
+        is_followed: whether the headers of these batches lead to the end of the cut, or to zeros: else more offsets may
+            be lost than up to the last one.
         is_preallocated: whether it is nothing but the zeros that `preallocate` puts after the log: no loss.
         rule, reason: why, as an identifier and as text.
         is_scattered: whether other batches of the file, between these or after them, are still live.
@@ -336,6 +338,12 @@ class Cut:
     first_offset: int = -1
     last_offset: int = -1
     is_scattered: bool = False
+    is_followed: bool = True
+
+    @property
+    def known_last_offset(self) -> int:
+        """The last offset that is lost; -1 if the headers do not tell."""
+        return self.last_offset if self.is_followed and self.last_offset >= self.first_offset else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

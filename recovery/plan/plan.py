@@ -149,7 +149,8 @@ class _Planner:
     def _offsets_of(self, name: str) -> tuple[int, int]:
         cuts = self._cuts.get(name, ())
         first_offset = min((cut.first_offset for cut in cuts if cut.first_offset >= 0), default=-1)
-        return first_offset, max((cut.last_offset for cut in cuts), default=-1)
+        last_offsets = [cut.known_last_offset for cut in cuts] or [-1]
+        return first_offset, -1 if min(last_offsets) < 0 else max(last_offsets)
 
     def _reason_of(self, name: str, otherwise: str) -> str:
         cuts = self._cuts.get(name)

@@ -264,6 +264,37 @@ def test_what_is_the_same_in_many_logs_is_one_line() -> None:
     assert listed[21:24] == [lines[2], "    /d1/n-3", "    /d1/n-4"]
 
 
+def test_offsets_are_told_as_far_as_they_are_known() -> None:
+    """What headers do not lead to the end of ends before the next cut, if there is one."""
+    followed = dataclasses.replace(WHOLE, first_offset=60, last_offset=99)
+    unfollowed = dataclasses.replace(TAIL, is_followed=False)
+    unread = dataclasses.replace(TAIL, last_offset=-1, batch_count=0)
+
+    def told(*cuts: Cut) -> tuple[str, str]:
+        lines = report(log_dir(partition("t-0", "truncated", cuts=cuts))).to_text().splitlines()
+        (total,) = (line for line in lines if line.startswith("cut: "))
+        return lines[0].removeprefix("CUT /d1/t-0: "), total.removeprefix("cut: ")
+
+    assert told(TAIL) == (
+        "offsets 51 to 59 (at most 9 records), 234 bytes, 2 batches",
+        "at most 9 records, 234 bytes",
+    )
+    assert told(unfollowed) == ("offsets from 51 on, 234 bytes, 2 batches", "234 bytes, 2 batches")
+    for cut, batches in ((unfollowed, 5), (unread, 3)):
+        assert told(cut, followed) == (
+            f"offsets 51 to 99 (at most 49 records), 734 bytes, {batches} batches",
+            "at most 49 records, 734 bytes",
+        )
+    assert told(TAIL, dataclasses.replace(followed, is_followed=False))[0].startswith("offsets from 51 on, ")
+
+
+def test_a_total_over_logs_does_not_mix_their_offsets() -> None:
+    unfollowed = dataclasses.replace(TAIL, is_followed=False)
+    later = dataclasses.replace(TAIL, first_offset=700, last_offset=709)
+    logs = (partition("t-0", "truncated", cuts=(unfollowed,)), partition("u-0", "truncated", cuts=(later,)))
+    assert "cut: 468 bytes, 4 batches" in report(log_dir(*logs)).to_text().splitlines()
+
+
 def test_a_full_disk_is_one_line_and_a_total() -> None:
     """Logs that differ in numbers alone are together; one stands without its name twice."""
 
@@ -436,7 +467,7 @@ def test_the_journal_keeps_cuts_and_holes(is_old: bool) -> None:
     if is_old:
         del document["report"]["holes"]
         for cut in document["report"]["cuts"]:
-            del cut["is_scattered"]
+            del cut["is_scattered"], cut["is_followed"]
     assert PartitionResult.from_json(task, json.loads(json.dumps(document))).report == made
 
 

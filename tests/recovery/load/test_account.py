@@ -150,6 +150,20 @@ class TestSwaps:
 
 
 class TestCutsAndDeletions:
+    @pytest.mark.parametrize(
+        ("rest", "known"), [(b"", 19), (bytes(100), 19), (b"\1" * 100, -1), (segment(20, 1)[:40], -1)]
+    )
+    def test_its_last_offset_is_known_if_its_batches_lead_to_its_end(self, rest: bytes, known: int) -> None:
+        files = partition({0: segment(0, 9) + segment(9, 11) + rest})
+        at = len(segment(0, 9))
+        files[name(0)] = files[name(0)][: at + 70] + b"\xff" + files[name(0)][at + 71 :]
+        (cut,) = folded(files, recovery_point=0).outcome.cuts
+        assert (cut.first_offset, cut.last_offset, cut.known_last_offset) == (9, 19, known)
+        files = with_swap(five_segments(), 10, segment(10, 5))
+        files[name(10)] += rest
+        (cut,) = folded(files).outcome.cuts
+        assert (cut.first_offset, cut.last_offset, cut.known_last_offset < 0) == (15, 19, known < 0)
+
     def test_a_batch_that_is_live_in_another_segment_is_no_loss(self) -> None:
         """The segment at 9 has the batches of that at 10, and one more; both are behind no cut, until 20 is damaged."""
         files = partition({0: segment(0, 9), 9: segment(9, 11), 15: segment(15, 5)})
