@@ -8,6 +8,7 @@ from typing import Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
+    add_progress_argument,
     add_release_argument,
     add_setting_arguments,
     add_verbosity_arguments,
@@ -50,6 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="read about this much of the segments to learn how fast this machine is (default 128M; 0: no seconds); k, "
         "M and G are powers of 1024",
     )
+    add_progress_argument(output)
     output.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
     )
@@ -63,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         from native import kernels
         from recovery.forecast.api import estimate
         from recovery.forecast.options import DEFAULT_SAMPLE_BYTES, EstimateOptions
+        from recovery.watch.tally import open_tally
 
         properties = properties_of(arguments)
         given = arguments.sample_bytes
@@ -73,9 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
             release=arguments.release,
             sample_bytes=DEFAULT_SAMPLE_BYTES if given is None else given,
         )
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and arguments.progress != "none":
             kernels.before_compiling(tell_of_compiling)
-        with signals.raising():
-            report = estimate(log_dirs_of(arguments), options)
+        with signals.raising(), open_tally(arguments.progress, "Looking into log dirs", "logs") as tally:
+            report = estimate(log_dirs_of(arguments), options, tally=tally)
         print_report(report, arguments, signals)
     return report.exit_code

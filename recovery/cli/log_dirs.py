@@ -8,6 +8,7 @@ from typing import Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
+    add_progress_argument,
     add_property_argument,
     add_verbosity_arguments,
     log_dirs_of,
@@ -50,6 +51,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument("--broker-list", metavar="1,2", type=_node_ids, help="only these brokers")
     parser.add_argument("--topic-list", metavar="A,B", type=_names, help="only replicas of these topics")
+    add_progress_argument(parser)
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the result on standard output"
     )
@@ -61,10 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     with watched_signals() as signals:
         try:
-            with signals.raising():
-                from recovery.describe.api import describe_log_dirs
+            from recovery.describe.api import describe_log_dirs
+            from recovery.watch.tally import open_tally
 
-                report = describe_log_dirs(_log_dirs(arguments), **_options(arguments))
+            noun = "folders and segments" if arguments.bootstrap_server is None else "brokers"
+            with signals.raising(), open_tally(arguments.progress, "Describing log dirs", noun) as tally:
+                report = describe_log_dirs(_log_dirs(arguments), tally=tally, **_options(arguments))
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code

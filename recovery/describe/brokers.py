@@ -27,6 +27,7 @@ from recovery.describe.report import (
     ReplicaDescription,
 )
 from recovery.errors import UsageError
+from recovery.watch.tally import Tally
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -40,8 +41,8 @@ _SERVER = re.compile(r"(\[[^\]]+\]|[^:\s]+)(:\d{1,5})?|[0-9a-fA-F]*(:[0-9a-fA-F]
 _FENCED = "it is fenced: down, or not yet done with its recovery"
 
 
-def ask_brokers(options: DescribeOptions) -> LogDirsReport:
-    """Return what the brokers behind `bootstrap_servers` answer.
+def ask_brokers(options: DescribeOptions, tally: Tally) -> LogDirsReport:
+    """Return what the brokers behind `bootstrap_servers` answer; *tally* counts them.
 
     Raises:
         UsageError: a setting of the client, the extra `client` is missing, there is no such broker, or none answers.
@@ -60,7 +61,7 @@ def ask_brokers(options: DescribeOptions) -> LogDirsReport:
         except (KafkaError, OSError, ValueError) as error:
             raise UsageError(_no_answer(options, warnings, error)) from error
         try:
-            brokers, silent = _ask(client, options.brokers)
+            brokers, silent = _ask(client, options.brokers, tally)
         except KafkaError as error:
             raise UsageError(_no_answer(options, warnings, error)) from error
         finally:
@@ -90,29 +91,37 @@ def _no_answer(options: DescribeOptions, warnings: Sequence[str], error: Excepti
 
 
 def _ask(
-    client: KafkaAdminClient, wanted: Sequence[int] | None
+    client: KafkaAdminClient, wanted: Sequence[int] | None, tally: Tally
 ) -> tuple[list[BrokerDescription], dict[int, str]]:
     """Return the answers of brokers, and why others gave none."""
-    from kafka.errors import KafkaError
-
     listed = _list_brokers(client)
     refuse_unknown_brokers(wanted, listed)
+    asked = sorted(listed if wanted is None else set(wanted))
+    tally.expect(len(asked))
     answers, silent = [], {}
-    for broker in sorted(listed if wanted is None else set(wanted)):
-        if listed[broker].get("is_fenced"):
-            silent[broker] = _FENCED
-            continue
-        try:
-            (answer,) = client.describe_log_dirs(brokers=[broker])
-        except (KafkaError, OSError) as error:
-            silent[broker] = f"{listed[broker]['host']}:{listed[broker]['port']}: {_words(error)}"
-            continue
-        if answer["log_dirs"]:
-            log_dirs = tuple(map(_read_log_dir, answer["log_dirs"]))
-            answers.append(BrokerDescription(broker=broker, log_dirs=log_dirs))
+    for broker in asked:
+        answer = _answer_of(client, broker, listed[broker])
+        if isinstance(answer, str):
+            silent[broker] = answer
         else:
-            silent[broker] = _NO_RIGHTS
+            answers.append(BrokerDescription(broker=broker, log_dirs=answer))
+        tally.add()
     return answers, silent
+
+
+def _answer_of(
+    client: KafkaAdminClient, broker: int, listed: Mapping[str, Any]
+) -> tuple[LogDirDescription, ...] | str:
+    """Return the log dirs of a broker, or why it gives no answer."""
+    from kafka.errors import KafkaError
+
+    if listed.get("is_fenced"):
+        return _FENCED
+    try:
+        (answer,) = client.describe_log_dirs(brokers=[broker])
+    except (KafkaError, OSError) as error:
+        return f"{listed['host']}:{listed['port']}: {_words(error)}"
+    return tuple(map(_read_log_dir, answer["log_dirs"])) or _NO_RIGHTS
 
 
 def _list_brokers(client: KafkaAdminClient) -> dict[int, Mapping[str, Any]]:

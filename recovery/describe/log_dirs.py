@@ -33,6 +33,7 @@ from recovery.logdir.lock import is_locked_by_broker
 from recovery.logdir.metadata_files import look_for_metadata
 from recovery.logdir.user import access_remedy, broker_user
 from recovery.read.file_system import absolute, is_folder, is_there
+from recovery.watch.tally import Tally
 from segfmt.java_text import LONG_MAX
 
 _UNKNOWN_BROKER = -1
@@ -43,11 +44,12 @@ _LET_GO = (
 )
 
 
-def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> LogDirsReport:
+def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None, tally: Tally) -> LogDirsReport:
     """Return what lies in the log dirs of *dirs*, which are only read.
 
     Args:
         topics: leave out replicas of all others; None for all.
+        tally: counts the folders, and then the active segments.
     """
     identity = identify(dirs.log_dirs, node_id=dirs.broker.node_id)
     looks = {path: _look_at(path) for path in dirs.log_dirs}
@@ -61,11 +63,11 @@ def describe_dirs(dirs: BrokerDirs, *, topics: Sequence[str] | None = None) -> L
         if path not in offline
     ]
     warnings += [told for path, look in looks.items() if path not in offline for told in look.unread]
-    found = _list(dirs.log_dirs, offline)
+    found = _list(dirs.log_dirs, offline, tally)
     warnings += _misplaced(found, has_offline=bool(offline))
     cordons = cordons_in(dirs, _metadata(dirs, warnings), identity.node_id)
     warnings += cordons.warnings
-    volumes = _Volumes(found, topics)
+    volumes = _Volumes(found, topics, tally)
     log_dirs = []
     for entry, path in zip(dirs.broker.log_dirs, dirs.log_dirs, strict=True):
         spelled = java_path(os.fspath(entry)) or path
@@ -87,10 +89,15 @@ class _Volumes:
     Args:
         found: what lies in each of them.
         topics: leave out replicas of all others; None for all.
+        tally: counts the active segments.
     """
 
-    def __init__(self, found: Mapping[str, FoundReplicas], topics: Sequence[str] | None) -> None:
+    def __init__(
+        self, found: Mapping[str, FoundReplicas], topics: Sequence[str] | None, tally: Tally
+    ) -> None:
         self._found = found
+        self._tally = tally
+        tally.expect(sum(len(in_dir.replicas) for in_dir in found.values()))
         self._topics = None if topics is None else frozenset(topics)
         self._current = {
             (replica.folder.topic, replica.folder.partition): replica
@@ -103,11 +110,7 @@ class _Volumes:
         """Return the description of the log dir at *path*; *log_dir*: how its broker spells it."""
         try:
             volume = os.statvfs(path)
-            replicas = tuple(
-                self._replica(replica)
-                for replica in self._found[path].replicas
-                if self._topics is None or replica.folder.topic in self._topics
-            )
+            replicas = tuple(self._chosen(self._found[path].replicas))
         except OSError as error:
             return LogDirDescription(log_dir=log_dir, error=STORAGE_ERROR, cause=_words(error, path))
         return LogDirDescription(
@@ -117,6 +120,12 @@ class _Volumes:
             is_cordoned=is_cordoned,
             replicas=tuple(sorted(replicas, key=lambda one: (one.topic, one.partition, one.is_future))),
         )
+
+    def _chosen(self, replicas: Iterable[Replica]) -> Iterator[ReplicaDescription]:
+        for replica in replicas:
+            if self._topics is None or replica.folder.topic in self._topics:
+                yield self._replica(replica)
+            self._tally.add()
 
     def _replica(self, replica: Replica) -> ReplicaDescription:
         return ReplicaDescription(
@@ -190,7 +199,7 @@ def _words(error: OSError, path: str) -> str:
     return f"{error_text(error).removeprefix(f'{path}: ')}. Remedy: {remedy}"
 
 
-def _list(paths: Iterable[str], offline: dict[str, str]) -> dict[str, FoundReplicas]:
+def _list(paths: Iterable[str], offline: dict[str, str], tally: Tally) -> dict[str, FoundReplicas]:
     """Return what lies in the log dirs at *paths* that are not *offline*; one that cannot be listed is added to those.
 
     A broker that puts a future replica in the place of the current one renames both folders. Then all are listed again.
@@ -200,7 +209,7 @@ def _list(paths: Iterable[str], offline: dict[str, str]) -> dict[str, FoundRepli
         for path in paths:
             try:
                 if path not in offline:
-                    found[path] = list_replicas(path)
+                    found[path] = list_replicas(path, tally)
             except OSError as error:
                 offline[path] = _words(error, path)
         if offline or not any(_misplaced(found, has_offline=False)):

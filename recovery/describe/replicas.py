@@ -17,6 +17,7 @@ from recovery.load.model import BatchSpan, LogSettings, Original
 from recovery.logdir.listing import is_log_name, is_of_type
 from recovery.read.file_system import OddFileError, naming, open_file, read_at
 from recovery.read.partition_files import PartitionFiles
+from recovery.watch.tally import Tally
 from segfmt.byte_layout import RECORD_BATCH_OVERHEAD_BYTES
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
@@ -89,8 +90,11 @@ class LogEnd(NamedTuple):
     position: int
 
 
-def list_replicas(log_dir: str) -> FoundReplicas:
+def list_replicas(log_dir: str, tally: Tally | None = None) -> FoundReplicas:
     """Return the current and future replicas in *log_dir*, and none that is deleted, stray or of the metadata log.
+
+    Args:
+        tally: counts the folders.
 
     Raises:
         OSError: the log dir, or the folder of a replica, cannot be read.
@@ -99,6 +103,8 @@ def list_replicas(log_dir: str) -> FoundReplicas:
     """
     with os.scandir(log_dir) as entries:
         is_folder = {entry.name: is_of_type(entry, os.DirEntry.is_dir) for entry in entries}
+    tally = tally or Tally()
+    tally.expect(sum(is_folder.values()))
     replicas: list[Replica] = []
     foreign: list[str] = []
     without_folder: list[str] = []
@@ -106,6 +112,7 @@ def list_replicas(log_dir: str) -> FoundReplicas:
         if not is_folder[name]:
             without_folder += [name] if is_log_name(name) else []
             continue
+        tally.add()
         try:
             folder = read_log_folder_name(name)
         except FileNameError:

@@ -44,6 +44,7 @@ from recovery.problem import Note, Problem
 from recovery.quantity import bytes_text
 from recovery.read.file_system import absolute
 from recovery.read.kernel_start import start_kernels
+from recovery.watch.tally import Tally
 from segfmt.filenames import LOG_SUFFIX
 
 _NOTABLE_METADATA_BYTES = 64 << 20
@@ -70,6 +71,8 @@ class _BrokerFacts:
 def estimate(
     log_dirs: Sequence[str] | None,
     options: EstimateOptions | None = None,
+    *,
+    tally: Tally | None = None,
     **changes: Any,  # noqa: ANN401 - the fields of EstimateOptions, whose types stand there alone
 ) -> EstimateReport:
     """Return what a restart of a broker would have to recover now, as if it were killed now, and how long that takes.
@@ -79,6 +82,7 @@ def estimate(
     Args:
         log_dirs: paths; None for those in the options' `config`.
         options: None for the defaults.
+        tally: counts the logs that are looked at.
         changes: fields of `EstimateOptions` that differ from *options*: `estimate(dirs, sample_bytes=0)`.
 
     Raises:
@@ -98,6 +102,7 @@ def estimate(
         release=facts.release,
         now_ms=now_ms,
         known_problems=facts.problems,
+        tally=tally,
     )
     logs = [log for survey in surveys for log in survey.logs]
     sample = Sample()

@@ -22,6 +22,7 @@ from recovery.logdir.lock import is_locked
 from recovery.problem import Problem
 from recovery.read.file_system import is_folder, open_file
 from recovery.read.partition_files import PartitionFiles
+from recovery.watch.tally import Tally
 from segfmt.errors import FormatError
 from segfmt.filenames import FileKind, file_kind
 
@@ -81,6 +82,7 @@ def survey_log_dirs(
     release: Release,
     now_ms: int,
     known_problems: Mapping[str, tuple[Problem, ...]],
+    tally: Tally | None = None,
 ) -> list[LogDirSurvey]:
     """Return what a restart would find in each of *log_dirs*, as if the broker there, if one runs, had died now.
 
@@ -90,6 +92,7 @@ def survey_log_dirs(
         release: of the broker that would start.
         now_ms: the clock.
         known_problems: found before, by log dir.
+        tally: counts the logs.
 
     Kafka: LogManager.loadLogs.
     """
@@ -110,12 +113,15 @@ def survey_log_dirs(
     # A broker that runs has none, but for a moment, while it moves a log between its dirs.
     if not any(is_live.values()):
         inventories = {one.log_dir: one for one in refuse_duplicates(inventories.values())}
+    tally = tally or Tally()
+    tally.expect(sum(len(inventory.tasks) for inventory in inventories.values()))
     return [
         _survey(
             inventories[log_dir],
             is_live=is_live.get(log_dir, False),
             known_problems=known_problems.get(log_dir, ()),
             lock_error=errors.get(log_dir),
+            tally=tally,
         )
         if log_dir in inventories
         else LogDirSurvey(log_dir=log_dir, is_live=is_live.get(log_dir, False), error=errors[log_dir])
@@ -124,7 +130,12 @@ def survey_log_dirs(
 
 
 def _survey(
-    inventory: LogDirInventory, *, is_live: bool, known_problems: Iterable[Problem], lock_error: str | None
+    inventory: LogDirInventory,
+    *,
+    is_live: bool,
+    known_problems: Iterable[Problem],
+    lock_error: str | None,
+    tally: Tally,
 ) -> LogDirSurvey:
     logs, tasks = [], []
     for task in inventory.tasks:
@@ -133,6 +144,7 @@ def _survey(
         if segments:
             folder = os.path.join(inventory.log_dir, task.folder)
             logs.append(LogToRecover(folder=folder, topic=task.topic_partition.topic, segments=segments))
+        tally.add()
     return LogDirSurvey(
         log_dir=inventory.log_dir,
         is_live=is_live,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import recovery
 from recovery.describe import brokers
 from recovery.describe.report import UNKNOWN_BYTES
 from recovery.errors import UsageError
+from recovery.watch.tally import Count, Tally
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of the library's own start
@@ -112,7 +114,10 @@ def test_brokers_that_give_no_answer_are_named_and_the_others_shown(monkeypatch:
     cluster = Cluster(
         {1: [NEW], 2: KafkaConnectionError("gone away"), 3: [], 4: [NEW], 5: OSError("no route")}, fenced=(4,)
     )
-    report = ask(monkeypatch, cluster)
+    counts: list[Count] = []
+    seconds = itertools.count(step=2.0)
+    report = ask(monkeypatch, cluster, tally=Tally("", "", counts.append, monotonic_s=lambda: next(seconds)))
+    assert [(count.done, count.total) for count in counts] == [(done, 5) for done in range(1, 6)]
     assert [one.broker for one in report.brokers] == [1]
     assert cluster.asked == [1, 2, 3, 5]
     assert sorted(report.silent) == [2, 3, 4, 5]

@@ -20,6 +20,7 @@ from recovery.describe.report import (
     ReplicaDescription,
 )
 from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT
+from recovery.watch.tally import Tally
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from tests.logs.samples import Sample, unpack
 from tests.recovery.logdir.test_lock import other_process
@@ -105,14 +106,14 @@ class TestFutureReplicas:
         listed: list[str] = []
         list_replicas = described.list_replicas
 
-        def meanwhile(path: str) -> Any:
+        def meanwhile(path: str, tally: Tally) -> Any:
             if path == str(sample.log_dirs[1]) and future.exists():
                 future.rename(
                     sample.log_dirs[1] / folder.name
                 )  # the first dir was listed with the current one
                 folder.rename(folder.parent / f"{folder.name}.{UNIQUE}-delete")
             listed.append(path)
-            return list_replicas(path)
+            return list_replicas(path, tally)
 
         monkeypatch.setattr(described, "list_replicas", meanwhile)
         report = describe(sample)
@@ -204,10 +205,10 @@ class TestOffline:
     ) -> None:
         list_replicas = described.list_replicas
 
-        def failing(path: str) -> Any:
+        def failing(path: str, tally: Tally) -> Any:
             if path == str(sample.log_dirs[0]):
                 raise OSError(number, os.strerror(number), path)
-            return list_replicas(path)
+            return list_replicas(path, tally)
 
         monkeypatch.setattr(described, "list_replicas", failing)
         report = describe(sample)

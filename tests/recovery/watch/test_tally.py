@@ -15,7 +15,9 @@ import pytest
 
 from recovery.archive.inventory.run import inventory
 from recovery.archive.options import ArchiveOptions
+from recovery.describe.api import describe_log_dirs
 from recovery.engine.api import recover
+from recovery.forecast.api import estimate
 from recovery.saved.purge import purge, runs_of
 from recovery.saved.runs import check_run
 from recovery.saved.undo import undo
@@ -168,3 +170,21 @@ def test_an_inventory_counts_segments(tmp_path: Path) -> None:
     counts: list[Count] = []
     report = inventory(ArchiveOptions(url=str(sample.log_dirs[0])), tally=counting(counts))
     assert counts[-1].done == sum(topic.segments for topic in report.topics.values()) > 0
+
+
+def test_an_estimate_counts_logs(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    counts: list[Count] = []
+    report = estimate(None, config=sample.properties, sample_bytes=0, tally=counting(counts))
+    assert counts[-1].done == counts[-1].total == sum(one.log_count for one in report.log_dirs) > 0
+
+
+def test_log_dirs_count_folders_and_active_segments(tmp_path: Path) -> None:
+    sample = unpack("stopped", tmp_path)
+    counts: list[Count] = []
+    report = describe_log_dirs(config=sample.properties, tally=counting(counts))
+    folders = sum(path.is_dir() for log_dir in sample.log_dirs for path in log_dir.iterdir())
+    assert counts[folders - 1].done == folders
+    replicas = sum(len(one.replicas) for one in report.log_dirs)
+    assert counts[-1].done == counts[-1].total == folders + replicas
+    assert replicas > 0
