@@ -234,12 +234,12 @@ class EstimateReport:
         if not sample.read_bytes:
             return []
         share = sample.cached_bytes / sample.read_bytes
-        where = "all of it" if share == 1 else f"{share:.0%} of it"
+        where = "all of it" if share == 1 else f"{100 * share:.0f} % of it"
         return [
             "",
             f"sample: {bytes_text(sample.read_bytes)} in {count_text(sample.batch_count, 'batch', 'batches')}, "
-            f"{rate_text(sample.bytes_per_second)} by one thread; {where} was in the page cache, as it will be unless "
-            "the machine restarts, too",
+            f"{rate_text(sample.bytes_per_second)} by one thread; {where} was in the page cache, as it "
+            "will be at a restart of the broker, but not of the machine",
         ]
 
 

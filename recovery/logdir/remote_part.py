@@ -141,7 +141,7 @@ class RemotePart:
             detail=f"topic {self._topic} has remote.storage.enable=true, but with {prevented_by} its broker takes the "
             f"log for a plain one: the log start moves from {self._line or 0} to {self._first_base}, and the remote "
             "part is forgotten",
-            remedy="if the broker is configured differently, take the recovery back with undo, and add "
+            remedy="if the broker is configured differently, recover (after an undo, if it is recovered already) with "
             f"{self._tiered_by}",
         )
 
