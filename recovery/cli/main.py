@@ -12,6 +12,7 @@ import itertools
 import os
 import signal
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -56,17 +57,20 @@ class _HelpFormatter(argparse.HelpFormatter):
         groups: Iterable[argparse._MutuallyExclusiveGroup],
         prefix: str | None,
     ) -> str:
+        if prefix is not None:  # a command's full name, for the commands below it
+            return super()._format_usage(usage, actions, groups, prefix)
         needed_groups = [group for group in groups if group.required]
         grouped = [action for group in needed_groups for action in group._group_actions]
         told = [action for action in actions if action.dest != "help"]
         needed = [one for one in told if one.required or not one.option_strings or one in grouped]
-        program = self._prog
-        if prefix is None and len(needed) < len(told):  # with one, argparse asks for a command's full name
-            self._prog = f"{program} [options]"
+        program, width = self._prog, self._width
+        self._prog = f"{program} [options]" if len(needed) < len(told) else program
+        self._width = sys.maxsize
         try:
-            return super()._format_usage(usage, needed, needed_groups, prefix)
+            line = super()._format_usage(usage, needed, needed_groups, prefix)
         finally:
-            self._prog = program
+            self._prog, self._width = program, width
+        return textwrap.fill(line, width, subsequent_indent=" " * 7, break_on_hyphens=False) + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return wrapped(text, width) if "\n" in text else super()._fill_text(text, width, indent)

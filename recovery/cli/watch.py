@@ -52,7 +52,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "http://HOST:PORT[/metrics] of jmx_exporter, of Strimzi's reporter or of this tool, http://HOST:PORT/jolokia",
     )
     where = parser.add_argument_group(
-        "beside a log, the broker's log dirs, if they are on this machine: gives bytes, and a better ETA"
+        "beside a log", "The broker's log dirs, if they are on this machine: gives bytes, and a better ETA."
     )
     where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
     where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")

@@ -27,7 +27,7 @@ def plan_handoff(
     logs: Mapping[str, tuple[PartitionTask, LogBounds]],
     *,
     handoff: Handoff,
-    is_complete: bool,
+    may_mark: bool,
     is_changed: bool,
 ) -> PartitionPlan:
     """Return what to write into the log dir once its partitions are done: the marker is last.
@@ -36,7 +36,7 @@ def plan_handoff(
 
     Args:
         logs: by folder, of the partitions that were neither refused nor failed.
-        is_complete: whether these are all partitions; if not, no marker is written.
+        may_mark: whether the marker may be written: these are all partitions, or the others were clean before.
         is_changed: whether anything in the dir was changed, so that a marker that was there has been removed.
     """
     is_left_alone = not logs and bool(inventory.tasks or inventory.refused or inventory.left_out)
@@ -63,7 +63,7 @@ def plan_handoff(
     }
     # A marker that was ignored and turned out to be true stays as it is.
     needs_marker = is_changed or not has_marker(inventory.log_dir)
-    if handoff == "clean-shutdown" and is_complete and needs_marker:
+    if handoff == "clean-shutdown" and may_mark and needs_marker:
         writes[CLEAN_SHUTDOWN_FILE] = encode_clean_shutdown()
     return _plan(inventory.log_dir, writes)
 

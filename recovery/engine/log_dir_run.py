@@ -318,6 +318,10 @@ class LogDirRun:
         }
         is_all_done = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
         is_complete = is_all_done and not self._inventory.left_out
+        # What was refused, or not chosen, in a clean dir is as clean as before: a broker must not recover it.
+        stays_clean = self._inventory.had_clean_shutdown and all(
+            result.report.status != "failed" for result in results.values()
+        )
         is_changed = any(result.is_changed for result in results.values())
         if not self._dry_run:
             reports = (result.report for result in results.values())
@@ -329,7 +333,7 @@ class LogDirRun:
             self._inventory,
             logs,
             handoff=self._job.options.handoff,
-            is_complete=is_complete,
+            may_mark=is_complete or stays_clean,
             is_changed=is_changed and not is_handed_over,
         )
         if not self._dry_run:
@@ -348,7 +352,7 @@ class LogDirRun:
         in_quarantine = self._context.space.quarantine_room(log_dir)
         is_untouched = not is_changed and plan.is_empty and is_in_order and not self._job.repairs
         return self._report(
-            status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
+            status="unchanged" if is_untouched else "recovered" if is_in_order else "partial",
             marker=marker,
             partitions=self._partition_reports(),
             repairs=self._job.repairs,

@@ -21,6 +21,7 @@ from recovery.load.preflight import fold_checked
 from recovery.plan.actions import TEMPORARY_SUFFIX, PartitionPlan
 from recovery.plan.plan import plan_partition
 from recovery.problem import Problem
+from recovery.read.file_system import keeps_inodes
 from recovery.watch.events import IndexFileProblem, PartitionStarted, Remark, SegmentsDeleted
 from recovery.write.apply import apply_partition, publish, unstage
 from recovery.write.quarantine import Quarantine
@@ -168,6 +169,8 @@ class PartitionRun:
             self._journal.enter_cuts(result)
             quarantine.note_change(commit, publish(self._path, commit))
             self._journal.note_cuts_made(result)
+        if quarantine is None and commit.contradiction(self._task.files, by_inode=keeps_inodes(self._path)):
+            return replace(result, report=replace(result.report, quarantined=()))  # it is still to be done
         return result
 
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:

@@ -287,6 +287,7 @@ class RecoveryReport:
         phases: where the threads' time went.
         notes: on the whole run: settings that were assumed, files that are missing.
         repair: whether `--repair` was given; what it has left is in the notes of log dirs.
+        keep_deleted: whether `--keep-deleted` was given.
     """
 
     dry_run: bool
@@ -300,6 +301,7 @@ class RecoveryReport:
     phases: tuple[PhaseTime, ...] = ()
     notes: tuple[Note, ...] = ()
     repair: bool = False
+    keep_deleted: bool = False
 
     @property
     def partitions(self) -> tuple[PartitionReport, ...]:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from recovery.engine.loss import amount_text, loss_text, lost_offsets, total_text
 from recovery.errors import without_path
 from recovery.load.model import Cut
+from recovery.logdir.listing import is_of_log
 from recovery.logdir.quarantine_place import given_place
 from recovery.logdir.undo_command import undo_commands
 from recovery.problem_text import problem_texts, shared_remedy
 from recovery.quantity import bytes_text, count_text, exact_bytes_text, listed_text, offsets_text
 from recovery.watch.phases import PhaseTime
-from segfmt.errors import FileNameError
-from segfmt.filenames import read_folder_name
 
 if TYPE_CHECKING:
     from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport, RecoveryReport
@@ -133,11 +132,29 @@ def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iter
             yield f"{word} {_path(ones[0])}: {first}"
             yield from (f"    {text}" for text in others)
         else:
-            yield f"{word} {count_text(len(ones), 'log')} ({_named(ones)}): {_common_why(ones)}"
+            yield f"{word} {_counted(ones)} ({_named(ones)}): {_files_of(ones)}{_common_why(ones)}"
             yield from _others(ones, most)
     if rest := groups[len(groups[:most]) :]:
         count = sum(len(ones) for _, ones in rest)
         yield f"{partitions[0].status.upper()} {count_text(count, 'more log')} (-v lists them)"
+
+
+def _counted(partitions: Sequence[PartitionReport]) -> str:
+    """Return "12 logs"; "12 folders" if some are none."""
+    return count_text(
+        len(partitions), "log" if all(is_of_log(one.folder) for one in partitions) else "folder"
+    )
+
+
+def _files_of(partitions: Sequence[PartitionReport]) -> str:
+    """Return the names of the files that the problems of *partitions* are about, to stand before these."""
+    names = {name for one in partitions for name in _own_files(one)}
+    return f"{listed_text(sorted(names), _MOST_NAMED)}: " if names else ""
+
+
+def _own_files(partition: PartitionReport) -> list[str]:
+    folders = (partition.folder, _path(partition))
+    return sorted({problem.file for problem in partition.problems if problem.file not in folders})
 
 
 def _common_why(partitions: Sequence[PartitionReport]) -> str:
@@ -269,8 +286,10 @@ def _named(partitions: Sequence[PartitionReport]) -> str:
 
 
 def _others(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
-    """Yield a line for each of *partitions* that `_named` only counts, if all are to be told."""
-    if most is None:
+    """Yield a line for each of *partitions*, if all are to be told and a line about them has not named all."""
+    if most is None and len({name for one in partitions for name in _own_files(one)}) > 1:
+        yield from (f"    {_path(one)}: {', '.join(_own_files(one))}" for one in partitions)
+    elif most is None:
         yield from (f"    {_path(one)}" for one in partitions[_MOST_NAMED:])
 
 
@@ -282,7 +301,7 @@ def _path(partition: PartitionReport) -> str:
 
 
 def _log_dir_lines(log_dir: LogDirReport, *, with_actions: bool, removed: str) -> Iterator[str]:
-    yield f"{log_dir.log_dir}: {count_text(len(log_dir.partitions), 'log')}"
+    yield f"{log_dir.log_dir}: {_counted(log_dir.partitions)}"
     for partition in log_dir.partitions:
         yield f"  {_partition_line(partition, removed=removed)}"
         for cut in partition.cuts:
@@ -358,7 +377,8 @@ def _by_cut_word(
 
 
 def _removed_word(report: RecoveryReport) -> str:
-    return "to be removed" if report.dry_run else "removed"
+    done = "moved to quarantine" if report.keep_deleted else "removed"
+    return f"to be {done}" if report.dry_run else done
 
 
 def _counts(report: RecoveryReport) -> Iterator[str]:
@@ -393,17 +413,8 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
 
 def _not_chosen(report: RecoveryReport) -> Iterator[str]:
     if left := [name for log_dir in report.log_dirs for name in log_dir.not_chosen]:
-        what = count_text(len(left), "log" if all(map(_is_logs, left)) else "folder")
+        what = count_text(len(left), "log" if all(map(is_of_log, left)) else "folder")
         yield f"{what} not chosen, and left as {'it was' if len(left) == 1 else 'they were'}"
-
-
-def _is_logs(folder: str) -> bool:
-    """Return whether *folder* has the name of a log's, in any stage of its life."""
-    try:
-        read_folder_name(folder)
-    except FileNameError:
-        return False
-    return True
 
 
 def _is_kept_open_by_choice(report: RecoveryReport) -> bool:

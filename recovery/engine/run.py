@@ -163,6 +163,7 @@ class Engine:
         return RecoveryReport(
             dry_run=self._options.dry_run,
             repair=self._options.repair,
+            keep_deleted=self._options.keep_deleted,
             now_ms=now_ms,
             cpu_path=kernels.cpu_path,
             kernel_origin=kernels.origin,

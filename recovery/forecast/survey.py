@@ -18,6 +18,7 @@ from recovery.load.preflight import problems_of
 from recovery.load.release import Release
 from recovery.logdir.duplicates import refuse_duplicates
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
+from recovery.logdir.listing import is_of_log
 from recovery.logdir.lock import is_locked
 from recovery.problem import Problem
 from recovery.read.file_system import is_folder, open_file
@@ -149,7 +150,7 @@ def _survey(
         log_dir=inventory.log_dir,
         is_live=is_live,
         had_clean_shutdown=inventory.had_clean_shutdown,
-        log_count=inventory.log_count,
+        log_count=len(inventory.tasks) + sum(is_of_log(refused.folder) for refused in inventory.refused),
         file_count=sum(len(task.files) for task in inventory.tasks),
         logs=tuple(logs),
         problems=(*known_problems, *replace(inventory, tasks=tuple(tasks)).all_problems),

@@ -167,13 +167,14 @@ class _Account:
         position = part.origin_position
         rest = part.after(end_position)
         has_zeros = rest.size_bytes > 0 and self._reader.is_zero(rest)
-        is_preallocated = position > 0 and self._task.settings.preallocate and not end_position and has_zeros
+        has_preallocated = has_zeros and position + end_position > 0 and self._task.settings.preallocate
+        is_preallocated = has_preallocated and not end_position
         cause = _PREALLOCATED if is_preallocated else departure.cause
         return Cut(
             file=part.file,
             base_offset=departure.base_offset,
             position=position,
-            size_bytes=part.size_bytes,
+            size_bytes=end_position if has_preallocated and end_position else part.size_bytes,
             batch_count=batch_count,
             rule=cause.rule,
             reason=cause.reason,

@@ -223,7 +223,7 @@ class _Listing:
         """Note what keeps this user, or anybody, from writing in the log dir."""
         is_frozen = is_read_only(self._log_dir)
         if is_frozen and self._is_only_looked_at:
-            detail = "mounted read-only, so it is looked at without a lock"
+            detail = "mounted read-only: looked at without a lock"
             remedy = "mount it read-write before a run that is to recover it"
             self._notes.append(Problem(file=self._log_dir, rule="read-only", detail=detail, remedy=remedy))
         else:

@@ -236,6 +236,15 @@ def is_log_name(name: str) -> bool:
     return folder.state is FolderState.CURRENT and folder.topic != CLUSTER_METADATA_TOPIC
 
 
+def is_of_log(folder: str) -> bool:
+    """Return whether *folder* has the name of a log's, in any stage of its life."""
+    try:
+        read_folder_name(folder)
+    except FileNameError:
+        return False
+    return True
+
+
 def no_folder(name: str, path: str) -> Problem:
     """Return the problem that what has the name of a log's folder is none: a link that leads to no folder, a file.
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from recovery.load.model import RemovalKind
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, Action, RemoveFile, RestoreFile
 from recovery.plan.undo_plan import Change, Saved
-from recovery.read.file_system import is_there
+from recovery.read.file_system import is_there, look_at
 from recovery.saved.saved_files import SavedFiles
 from recovery.write.durable import copy_new, copy_opened, remove_file, rename_anywhere, sync
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
@@ -38,7 +38,11 @@ class KeptMarker:
         """What is done to the marker; nothing if the run did not touch it."""
         actions: list[Action] = []
         if any(CLEAN_SHUTDOWN_FILE in change.commit.made for change in self._changes):
-            actions.append(RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=0, kind=RemovalKind.DERIVED))
+            stat = look_at(self._path)
+            size_bytes = 0 if stat is None else stat.st_size
+            actions.append(
+                RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=size_bytes, kind=RemovalKind.DERIVED)
+            )
         if (saved := self._saved) is not None:
             actions.append(RestoreFile(source=saved.stored, name=CLEAN_SHUTDOWN_FILE))
         return tuple(actions)

@@ -184,7 +184,7 @@ def missing_files(run: QuarantineRun) -> list[str]:
             paths.add(path)
     return [
         entry.stored
-        for entry in run.saved
+        for entry in run.counted
         if entry.stored not in paths and not _is_still_in_place(run, entry)
     ]
 

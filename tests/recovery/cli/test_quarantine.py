@@ -149,6 +149,17 @@ class TestList:
         assert "    besides: 1 x \\x1b[31m, 1 x overwritten by the hand-off" in text
         assert "\x1b" not in text
 
+    def test_a_derived_file_that_is_gone_is_told_too(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A killed purge may have got no further, and undo needs it."""
+        (derived,) = (path for path in runs[0].path.rglob("*.index"))
+        derived.unlink()
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 2
+        stored = str(derived.relative_to(runs[0].path))
+        assert ran.report["logDirs"][0]["runs"][0]["missing"] == [stored]
+
     def test_what_is_no_longer_there_is_told_without_reading(
         self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -77,7 +77,7 @@ class LogDir:
         )
         is_complete = not self.refused and len(self.logs) == len(self.tasks)
         return plan_handoff(
-            inventory, self.logs, handoff=handoff, is_complete=is_complete, is_changed=is_changed
+            inventory, self.logs, handoff=handoff, may_mark=is_complete, is_changed=is_changed
         )
 
 

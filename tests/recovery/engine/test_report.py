@@ -256,7 +256,7 @@ def test_what_is_the_same_in_many_logs_is_one_line() -> None:
     lines = report(log_dir(*many, *failed, *noted)).to_text().splitlines()
     assert lines[:3] == [
         "FAILED 2 logs (/d1/f-0, /d1/f-1): ...: [Errno 5] Input/output error",
-        "REFUSED 23 logs (/d1/r-0, /d1/r-1, /d1/r-2 and 20 more): a folder. Remedy: move it away",
+        "REFUSED 23 logs (/d1/r-0, /d1/r-1, /d1/r-2 and 20 more): x.index: a folder. Remedy: move it away",
         "NOTE 5 logs (/d1/n-0, /d1/n-1, /d1/n-2 and 2 more): a broker renames it",
     ]
     listed = report(log_dir(*many, *noted)).to_text(EACH_PARTITION).splitlines()
@@ -321,7 +321,7 @@ def test_a_digit_of_a_path_is_no_number() -> None:
     ]
     refused = [partition(f"x-{n}", "refused", problems=(one,)) for n, one in enumerate(problems)]
     assert report(log_dir(*refused)).to_text().splitlines()[0] == (
-        "REFUSED 2 logs (/d1/x-0, /d1/x-1): 635,024 or 636,024 bytes on /q/a%2Fd1, 8 free. Remedy: make room"
+        "REFUSED 2 logs (/d1/x-0, /d1/x-1): x: 635,024 or 636,024 bytes on /q/a%2Fd1, 8 free. Remedy: make room"
     )
 
 
@@ -650,6 +650,28 @@ def test_repairs_come_after_losses_and_are_counted() -> None:
     assert "REPAIRED" not in found.to_text(PROBLEMS_ALONE)
 
 
+def test_folders_that_are_no_logs_are_called_folders() -> None:
+    foreign = Problem(file="backup", rule="foreign-folder", detail="foreign", remedy="move it away")
+    refused = [
+        PartitionReport(
+            log_dir="/d1", folder=name, status="refused", problems=(dataclasses.replace(foreign, file=name),)
+        )
+        for name in ("backup", "lost+found")
+    ]
+    text = report(log_dir(*refused, status="partial")).to_text(EACH_PARTITION)
+    assert text.startswith(
+        "REFUSED 2 folders (/d1/backup, /d1/lost+found): foreign. Remedy: move it away\n/d1: 2 f"
+    )
+
+
+def test_deleted_files_that_are_kept_are_not_called_removed() -> None:
+    pending = partition("t-0", "recovered", pending_deletion_count=1, pending_deletion_bytes=7)
+    for dry_run, words in ((False, "moved to quarantine"), (True, "to be moved to quarantine")):
+        text = report(log_dir(pending), keep_deleted=True, dry_run=dry_run).to_text(EACH_PARTITION)
+        assert text.count(f" {words}") == 2
+        assert "removed" not in text
+
+
 def _refused(folder: str, *problems: Problem) -> PartitionReport:
     return partition(folder, "refused", problems=problems)
 
@@ -672,8 +694,11 @@ def test_the_same_problem_of_many_files_is_one_line() -> None:
     others = [_refused(f"u-{n}", problem(f"u-{n}", "0.log"), problem(f"u-{n}", "1.log")) for n in range(4)]
     (line,) = (line for line in report(log_dir(*others)).to_text().splitlines() if "REFUSED" in line)
     assert line == (
-        "REFUSED 4 logs (/d1/u-0, /d1/u-1, /d1/u-2 and 1 more): may not be read. Remedy: chown -R kafka:kafka /d1"
+        "REFUSED 4 logs (/d1/u-0, /d1/u-1, /d1/u-2 and 1 more): 0.log, 1.log: may not be read. Remedy: chown -R "
+        "kafka:kafka /d1"
     )
+    listed = report(log_dir(*others)).to_text(EACH_PARTITION).splitlines()
+    assert listed[1:5] == [f"    /d1/u-{n}: 0.log, 1.log" for n in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -691,7 +716,7 @@ def test_numbers_that_differ_are_not_a_range_of_offsets(numbers: list[int], word
     ]
     refused = [_refused(f"t-{n}", problem) for n, problem in enumerate(problems)]
     names = ", ".join(f"/d1/t-{n}" for n in range(len(numbers)))
-    assert f"REFUSED {len(numbers)} logs ({names}): {words} not fit" in report(log_dir(*refused)).to_text()
+    assert f"REFUSED {len(numbers)} logs ({names}): a: {words} not fit" in report(log_dir(*refused)).to_text()
 
 
 def test_commands_of_two_places_come_in_the_order_in_which_they_work() -> None:

@@ -209,6 +209,17 @@ class TestGoingOn:
         assert recover(sample, [victim.log_dir]).exit_code == 0
         assert log.read_bytes() == sound
 
+    def test_what_is_committed_and_not_done_is_still_to_be_cut(self, sample: Sample, ram_path: Path) -> None:
+        victim, log, sound = a_log(sample, ram_path)
+        overwrite(log, flipped(sound))
+        with mock.patch("recovery.engine.partition_run.apply_partition", committed_and_killed):
+            assert ended(lambda: recover(sample, [victim.log_dir])) == 7
+        for dry_run, word in ((True, "TO BE CUT"), (False, "CUT")):
+            report = recover(sample, [victim.log_dir], dry_run=dry_run)
+            assert [bool(one.quarantined) for one in report.partitions if one.losses] == [not dry_run]
+            words = [line.partition(" /")[0] for line in report.to_text().splitlines() if "CUT " in line]
+            assert words == [word]
+
     def test_what_was_damaged_meanwhile_is_cut(self, sample: Sample, ram_path: Path, monkeypatch) -> None:
         monkeypatch.setattr("recovery.engine.forecast.LEAST_KEPT_SCAN_BYTES", 1)
         victim, log, sound = a_log(sample, ram_path)

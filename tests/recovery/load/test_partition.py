@@ -205,6 +205,17 @@ class TestCorruptLog:
         (cut,) = Folded(files).outcome.cuts
         assert not cut.is_preallocated
 
+    def test_preallocated_zeros_behind_a_cut_are_no_loss_either(self) -> None:
+        files = three_segments()
+        whole = len(files[name(20)])
+        files[name(20)] = flipped(files[name(20)], 400) + bytes(5000)
+        settings = LogSettings(index_interval_bytes=100, preallocate=True)
+        (cut,) = Folded(files, settings=settings).outcome.cuts
+        assert cut.position + cut.size_bytes == whole
+        assert (cut.is_preallocated, cut.known_last_offset) == (False, cut.last_offset)
+        (cut,) = Folded(files).outcome.cuts
+        assert cut.position + cut.size_bytes == whole + 5000
+
     def test_a_cut_at_the_first_byte_is_never_preallocation(self) -> None:
         files = partition({0: bytes(5000)})
         settings = LogSettings(index_interval_bytes=100, preallocate=True)
