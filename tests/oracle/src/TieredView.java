@@ -20,6 +20,7 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.Uuid;
@@ -184,7 +185,7 @@ public final class TieredView {
             Set<TopicPartition> open = new HashSet<>(from);
             long lastProgress = System.currentTimeMillis();
             while (!open.isEmpty()) {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                for (ConsumerRecord<byte[], byte[]> record : poll(consumer, lastProgress)) {
                     TopicPartition partition = new TopicPartition(record.topic(), record.partition());
                     // Metadata may go on being written.
                     if (record.offset() < ends.get(partition))
@@ -195,6 +196,18 @@ public final class TieredView {
                 if (System.currentTimeMillis() - lastProgress > LONGEST_SILENCE_MS)
                     throw new IllegalStateException("no records for a long time, still to read: " + open);
             }
+        }
+    }
+
+    /** A new leader knows what is tiered once it has read the metadata, and takes these offsets for too low before. */
+    private static Iterable<ConsumerRecord<byte[], byte[]>> poll(
+            KafkaConsumer<byte[], byte[]> consumer, long lastProgress) {
+        try {
+            return consumer.poll(POLL);
+        } catch (OffsetOutOfRangeException error) {
+            if (System.currentTimeMillis() - lastProgress > LONGEST_SILENCE_MS)
+                throw error;
+            return List.of();
         }
     }
 
