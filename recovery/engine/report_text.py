@@ -80,7 +80,7 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
         yield f"MISSING in {count_text(rest_count, 'more place')} (verify names them)"
     yield from _earlier(report, most)
     if _is_kept_open_by_choice(report):
-        yield from _not_chosen(report)
+        yield from (f"{text}: the same command for all logs does the rest" for text in _not_chosen(report))
 
 
 def _log_dir_problems(log_dirs: Sequence[LogDirReport], most: int | None) -> Iterator[str]:

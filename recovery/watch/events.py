@@ -361,7 +361,7 @@ class LogDirHandedOver(Timed):
 
     Attributes:
         handoff: the requested hand-off.
-        wrote_marker: whether `.kafka_cleanshutdown` is there now; False for a dir with a refused log.
+        wrote_marker: whether `.kafka_cleanshutdown` is there now; not with a refused log, unless the dir was clean.
     """
 
     log_dir: str
