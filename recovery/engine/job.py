@@ -21,6 +21,7 @@ class LogDirJob:
         goes_on: whether this run resumes one that was interrupted here.
         thread_count: `num.recovery.threads.per.data.dir`.
         quarantine_run: name of this run's folder in quarantine, None if it holds nothing yet.
+        started_ms: when this run began, ms since 1970, by the clock of the machine: it names the folder.
         repairs: what was repaired before, as text.
         earlier_cuts: what earlier runs have cut and not reported.
     """
@@ -32,6 +33,7 @@ class LogDirJob:
     goes_on: bool
     thread_count: int
     quarantine_run: str | None
+    started_ms: int
     repairs: tuple[str, ...]
     earlier_cuts: tuple[EarlierCut, ...]
 

@@ -104,6 +104,7 @@ class Engine:
         self._earlier_cuts: dict[str, tuple[EarlierCut, ...]] = {}
         self._notes: dict[str, list[Note]] = {}
         self._is_clock_obsolete = False
+        self._started_ms = time.time_ns() // 1_000_000
 
     def run(self) -> RecoveryReport:
         """Recover all log dirs and return what became of them.
@@ -337,7 +338,11 @@ class Engine:
         if log_dir not in self._quarantines:
             journal = self._journals[log_dir]
             self._quarantines[log_dir] = Quarantine(
-                log_dir, root=self._options.quarantine_dir, run=journal.run, on_created=journal.note_run
+                log_dir,
+                root=self._options.quarantine_dir,
+                run=journal.run,
+                started_ms=self._started_ms,
+                on_created=journal.note_run,
             )
         return self._quarantines[log_dir]
 
@@ -383,6 +388,7 @@ class Engine:
             goes_on=self._journals[inventory.log_dir].is_begun,
             thread_count=self._broker.thread_count,
             quarantine_run=None if run_folder is None else os.path.basename(run_folder),
+            started_ms=self._started_ms,
             repairs=self._repairs.get(inventory.log_dir, ()),
             earlier_cuts=self._earlier_cuts[inventory.log_dir],
         )

@@ -172,7 +172,11 @@ def open_run(
     else:
         journal.discard()  # a dry run that starts over leaves it there
     quarantine = Quarantine(
-        job.log_dir, root=options.quarantine_dir, run=job.quarantine_run, on_created=journal.note_run
+        job.log_dir,
+        root=options.quarantine_dir,
+        run=job.quarantine_run,
+        started_ms=job.started_ms,
+        on_created=journal.note_run,
     )
     space = SpaceLedger(
         dry_run=options.dry_run, log_dir_count=share.count, check_stop=stop.check, share=share

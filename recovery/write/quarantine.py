@@ -63,6 +63,7 @@ class Quarantine:
         *,
         root: str | None = None,
         run: str | None = None,
+        started_ms: int | None = None,
         on_created: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepare quarantine for *log_dir*, creating nothing.
@@ -70,11 +71,14 @@ class Quarantine:
         Args:
             root: `--quarantine-dir`; each log dir gets a folder of its own in it.
             run: name of the folder of an interrupted run that is resumed.
+            started_ms: when this run began, ms since 1970: its name, in all log dirs; None for the time of the first
+                save.
             on_created: called with the name of this run's folder before anything is saved in it.
         """
         self._log_dir = log_dir
         self._root = quarantine_root(log_dir, root)
         self._run = None if run is None else os.path.join(self._root, run)
+        self._started_ms = started_ms
         self._on_created = on_created
         self._unsynced: dict[str, int] = {}  # path -> number of its last change
         self._change_count = 0
@@ -310,7 +314,8 @@ class Quarantine:
 
     def _make_run_folder(self) -> str:
         self.make_root()
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        now_s = time.time() if self._started_ms is None else self._started_ms / 1000
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
         for attempt in range(1000):
             run = os.path.join(self._root, stamp if not attempt else f"{stamp}-{attempt}")
             try:

@@ -135,7 +135,8 @@ class _Run:
         self._results: list[RestoredPartition] = []
         self._in_part: list[str] = []
         self._staged_bytes: dict[str, int] = {}  # when what is usable was measured; see `staged_bytes`
-        self._now_ms = options.broker.now_ms or time.time_ns() // 1_000_000
+        self._started_ms = time.time_ns() // 1_000_000
+        self._now_ms = options.broker.now_ms or self._started_ms
 
     def run(self) -> RestoreReport:
         self._progress.start(
@@ -280,7 +281,7 @@ class _Run:
         self, log_dir: str, run: str | None, quarantine_dir: str | None, on_created: Callable[[str], None]
     ) -> Quarantine:
         root = self._target.dirs.quarantine_dir if run is None else quarantine_dir
-        return Quarantine(log_dir, root=root, run=run, on_created=on_created)
+        return Quarantine(log_dir, root=root, run=run, started_ms=self._started_ms, on_created=on_created)
 
     # -- before a byte is written ------------------------------------------------------------------------------
 

@@ -107,6 +107,19 @@ def summary(report: RecoveryReport) -> list[object]:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("processes", ["never", "always"])
+def test_a_run_has_one_name_in_all_log_dirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: str
+) -> None:
+    """Whenever something is first saved there."""
+    began_ns = time.time_ns() - 3600 * 10**9
+    monkeypatch.setattr("recovery.engine.run.time.time_ns", lambda: began_ns)
+    paths = dirs(tmp_path)
+    run(*paths, processes=processes)
+    (name,) = {run_folder.name for path in paths for run_folder in quarantine_of(path).iterdir()}
+    assert name == time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(began_ns / 10**9))
+
+
 class TestTheSame:
     def test_as_with_threads_on_what_a_broker_has_left(self, tmp_path: Path) -> None:
         told: dict[str, list[Event]] = {"never": [], "always": []}
