@@ -20,7 +20,14 @@ from recovery.cli.arguments import (
     verbosity_of,
 )
 from recovery.cli.session import print_result, watched_signals
-from recovery.errors import FULL_ERRNOS, InterruptedRecoveryError, RecoveryError, UnsafeError, error_text
+from recovery.errors import (
+    FULL_ERRNOS,
+    InterruptedRecoveryError,
+    RecoveryError,
+    UnsafeError,
+    UsageError,
+    error_text,
+)
 
 if TYPE_CHECKING:
     from recovery.logdir.dirs import BrokerDirs
@@ -98,8 +105,13 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
+        # An undo that was interrupted is finished as it was begun, whatever it is told now.
+        is_passed_over = arguments.run_name is not None and arguments.run_name not in {
+            undoing.run for undoing in undone
+        }
+        exit_code = 1 if is_passed_over else 0
         lines = (
-            [_to_json(undone, dry_run=arguments.dry_run)]
+            [_to_json(undone, dry_run=arguments.dry_run, exit_code=exit_code)]
             if arguments.format == "json"
             else _lines(
                 undone,
@@ -109,7 +121,13 @@ def run(arguments: argparse.Namespace) -> int:
             )
         )
         print_result("\n".join(lines), signals, form=arguments.format)
-    return 0
+        if is_passed_over:
+            finished = "would be finished first" if arguments.dry_run else "is finished"
+            raise UsageError(
+                f"--run {arguments.run_name}: not taken back. The undo that was interrupted {finished}. Remedy: start "
+                "the same command again"
+            )
+    return exit_code
 
 
 @contextlib.contextmanager
@@ -143,13 +161,13 @@ def _is_begun(log_dir: str, quarantine_dir: str | None) -> bool:
     return False
 
 
-def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
+def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool, exit_code: int) -> str:
     from recovery.plan.actions import action_words
 
     document = {
         "version": 1,
         "dryRun": dry_run,
-        "exitCode": 0,
+        "exitCode": exit_code,
         "logDirs": [
             {
                 "logDir": undoing.log_dir,

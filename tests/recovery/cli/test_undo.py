@@ -91,3 +91,33 @@ def test_a_report_counts_the_undos_that_its_cuts_need(
     assert main(shlex.split(command)) == 0
     capsys.readouterr()
     assert differences(before, tree_of(sample.root)) == []
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_an_undo_that_finishes_another_one_says_so(
+    ram_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    sample = two_log_dirs(ram_path)
+    before = tree_of(sample.root)
+    assert recover(sample).exit_code == 2
+
+    def failing(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "/d/x")
+
+    undo = ["undo", "--log-dirs", ",".join(map(str, sample.log_dirs))]
+    with monkeypatch.context() as patches:
+        patches.setattr(undo_module, "stage", failing)
+        assert main(undo) == 1
+    capsys.readouterr()
+    other = [*undo, "--run", "20200101T000000Z", "--format", form]
+    for dry_run, words in (
+        (["--dry-run"], "The undo that was interrupted would be finished first"),
+        ([], "The undo that was interrupted is finished"),
+    ):
+        assert main([*other, *dry_run]) == 1
+        told = capsys.readouterr()
+        assert f"--run 20200101T000000Z: not taken back. {words}. Remedy: " in told.err
+        assert form == "text" or json.loads(told.out)["exitCode"] == 1
+    assert differences(before, tree_of(sample.root)) == []
+    assert main(other) == 1
+    assert "no run 20200101T000000Z in " in capsys.readouterr().err
