@@ -200,7 +200,7 @@ def _lines(
     undone: Iterable[LogDirUndo], *, quarantine_dir: str | None, dry_run: bool, verbosity: int
 ) -> Iterable[str]:
     from recovery.logdir.undo_command import undo_command
-    from recovery.plan.actions import action_words
+    from recovery.plan.actions import LOG_DIR_ITSELF, action_words
     from recovery.printable import printable
     from recovery.quantity import count_text
 
@@ -226,10 +226,11 @@ def _lines(
         )
         if verbosity > 0:
             yield from (
-                printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions
+                printable(f"  {'' if folder == LOG_DIR_ITSELF else f'{folder}: '}{action_words(action)}")
+                for folder, action in undoing.actions
             )
         shown = undoing.moved_back if verbosity > 0 else undoing.moved_back[:_MOST_MOVED]
-        yield from (printable(f"  {moved}: moved back") for moved in shown)
+        yield from (printable(f"  {moved.removeprefix(f'{LOG_DIR_ITSELF}/')}: moved back") for moved in shown)
         if more := len(undoing.moved_back) - len(shown):
             yield f"  {more:,} more moved back (-v lists them)"
         if undoing.earlier_runs:
