@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import itertools
 import os
+import re
 import signal
 import sys
 import textwrap
@@ -40,6 +41,9 @@ TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """If set, the line about an error in the tool itself is followed by the traceback."""
 
 _COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive, warm, completion)
+_UNBROKEN = re.compile(r"--\S+ [A-Z]\S*|\([^)]*\)")
+"""What a usage has in one line: an option with its value, and a group."""
+_JOINT = "\0"
 _NAMES = {"FILE", "DIR", "JSON", "NAME", "URL"}
 """Values, by their names in the help, that are names of something."""
 
@@ -70,7 +74,9 @@ class _HelpFormatter(argparse.HelpFormatter):
             line = super()._format_usage(usage, needed, needed_groups, prefix)
         finally:
             self._prog, self._width = program, width
-        return textwrap.fill(line, width, subsequent_indent=" " * 7, break_on_hyphens=False) + "\n\n"
+        joined = _UNBROKEN.sub(lambda part: part[0].replace(" ", _JOINT), line)
+        broken = textwrap.fill(joined, width, subsequent_indent=" " * 7, break_on_hyphens=False)
+        return broken.replace(_JOINT, " ") + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return wrapped(text, width) if "\n" in text else super()._fill_text(text, width, indent)

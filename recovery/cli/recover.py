@@ -59,7 +59,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="only this topic; may be given more than once. The rest is left as it is, and the log dirs get no marker",
+        help="only this topic; may be given more than once. The rest stays as it is, and log dirs without a marker get "
+        "none",
     )
     where.add_argument(
         "--partition",
