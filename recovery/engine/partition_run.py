@@ -170,7 +170,7 @@ class PartitionRun:
             quarantine.note_change(commit, publish(self._path, commit))
             self._journal.note_cuts_made(result)
         if quarantine is None and commit.contradiction(self._task.files, by_inode=keeps_inodes(self._path)):
-            return replace(result, report=replace(result.report, quarantined=()))  # it is still to be done
+            return replace(result, report=replace(result.report, is_to_be_finished=True))
         return result
 
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:

@@ -42,6 +42,7 @@ class PartitionReport:
         problems: the reasons of a refusal, as values.
         warnings: what the operator should know although nothing is lost.
         pending_deletion_count, pending_deletion_bytes: `.deleted` files of the broker that were removed.
+        is_to_be_finished: whether an interrupted run has saved what is cut, and the next one, no dry run, cuts it.
     """
 
     log_dir: str
@@ -65,6 +66,7 @@ class PartitionReport:
     problems: tuple[Problem, ...] = ()
     pending_deletion_count: int = 0
     pending_deletion_bytes: int = 0
+    is_to_be_finished: bool = False
     duration_ms: int = 0
 
     @property

@@ -202,7 +202,7 @@ def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) ->
     cuts = partition.losses
     yield f"{verb} {_path(partition)}: {loss_text(cuts)}"
     yield from _each_cut(cuts)
-    if partition.quarantined and quarantine is not None:
+    if partition.quarantined and not partition.is_to_be_finished and quarantine is not None:
         yield f"    kept in {quarantine}"
 
 
@@ -364,7 +364,8 @@ def _why_no_log(report: RecoveryReport) -> str:
 
 def _cut_word(report: RecoveryReport, partition: PartitionReport) -> str:
     """Return whether a log was cut: before a dry run a run may have cut it that was interrupted."""
-    return "to be cut" if report.dry_run and not partition.quarantined else "cut"
+    is_cut = partition.quarantined and not partition.is_to_be_finished
+    return "to be cut" if report.dry_run and not is_cut else "cut"
 
 
 def _by_cut_word(

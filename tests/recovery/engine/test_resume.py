@@ -216,7 +216,9 @@ class TestGoingOn:
             assert ended(lambda: recover(sample, [victim.log_dir])) == 7
         for dry_run, word in ((True, "TO BE CUT"), (False, "CUT")):
             report = recover(sample, [victim.log_dir], dry_run=dry_run)
-            assert [bool(one.quarantined) for one in report.partitions if one.losses] == [not dry_run]
+            assert [one.is_to_be_finished for one in report.partitions if one.losses] == [dry_run]
+            assert report.log_dirs[0].earlier_cuts == ()
+            assert ("kept in " in report.to_text()) is not dry_run
             words = [line.partition(" /")[0] for line in report.to_text().splitlines() if "CUT " in line]
             assert words == [word]
 
