@@ -224,7 +224,7 @@ class StateBench:
         return wrong
 
     def false_markers(self) -> list[str]:
-        """Words for the markers that vouch for a log dir that is neither untouched nor done."""
+        """Words for the markers that vouch for a log dir that is neither untouched nor done, or such a log."""
         found = self.live_tree()
         over = self.over()
         return [
@@ -234,7 +234,15 @@ class StateBench:
             and log_dir.name not in over
             and differences_below(self.untouched, found, log_dir.name)
             and differences_below(self.expected_again, found, log_dir.name)
+            and (not self.state.is_clean or self._has_log_halfway(log_dir.name, found))
         ]
+
+    def _has_log_halfway(self, log_dir: str, found: Mapping[str, bytes]) -> bool:
+        """Whether a log of *log_dir* is neither untouched nor done."""
+        names = (name.split("/") for name in found.keys() | self.untouched.keys())
+        places = {"/".join(parts[:2]) for parts in names if len(parts) > 2 and parts[0] == log_dir}
+        ends = (self.untouched, self.expected, self.expected_again)
+        return any(all(differences_below(end, found, place) for end in ends) for place in places)
 
     def lost(self) -> list[str]:
         """The batches that are neither live nor in quarantine."""
