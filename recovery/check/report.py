@@ -148,11 +148,12 @@ class VerifyReport:
         ]
         told.sort(key=lambda one: badness(one[0].severity, one[0].rule))
         for severity in SEVERITIES if verbosity >= 0 else SEVERITIES[:-1]:
-            alike: dict[tuple[str, str], list[str]] = {}
-            for finding, line in told:
-                if finding.severity == severity:
-                    alike.setdefault((finding.rule, finding.detail), []).append(line)
-            lines += alike_lines(alike.values(), "file", is_each=verbosity > 0)
+            of_severity = (
+                ((finding.rule, finding.detail), line)
+                for finding, line in told
+                if finding.severity == severity
+            )
+            lines += alike_lines(of_severity, "file", is_each=verbosity > 0)
         if verbosity >= 0:
             lines += [f"note: {printable(note.text)}" for note in self.notes]
             lines += self._summary()

@@ -10,10 +10,8 @@ import argparse
 import contextlib
 import itertools
 import os
-import re
 import signal
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,7 +28,7 @@ from recovery.cli import (
     watch,
 )
 from recovery.cli.session import ENDING_SIGNALS, discard, end_process_then, print_result
-from recovery.cli.wrapping import for_terminal, wrapped
+from recovery.cli.wrapping import for_terminal, wrapped, wrapped_usage
 from recovery.errors import RecoveryError, error_text, exit_code_of
 from recovery.misspelling import question, similar_names
 from recovery.own_process import prepare_process
@@ -41,9 +39,6 @@ TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """If set, the line about an error in the tool itself is followed by the traceback."""
 
 _COMMANDS = (recover, undo, verify, watch, estimate, quarantine, log_dirs, archive, warm, completion)
-_UNBROKEN = re.compile(r"--\S+ [A-Z]\S*|\([^)]*\)")
-"""What a usage has in one line: an option with its value, and a group."""
-_JOINT = "\0"
 _NAMES = {"FILE", "DIR", "JSON", "NAME", "URL"}
 """Values, by their names in the help, that are names of something."""
 
@@ -74,9 +69,7 @@ class _HelpFormatter(argparse.HelpFormatter):
             line = super()._format_usage(usage, needed, needed_groups, prefix)
         finally:
             self._prog, self._width = program, width
-        joined = _UNBROKEN.sub(lambda part: part[0].replace(" ", _JOINT), line)
-        broken = textwrap.fill(joined, width, subsequent_indent=" " * 7, break_on_hyphens=False)
-        return broken.replace(_JOINT, " ") + "\n\n"
+        return wrapped_usage(line, width) + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return wrapped(text, width) if "\n" in text else super()._fill_text(text, width, indent)

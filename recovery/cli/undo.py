@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
         is_passed_over = arguments.run_name is not None and arguments.run_name not in {
             undoing.run for undoing in undone
         }
-        exit_code = 1 if is_passed_over else 0
+        exit_code = UsageError.exit_code if is_passed_over else 0
         lines = (
             [_to_json(undone, dry_run=arguments.dry_run, exit_code=exit_code)]
             if arguments.format == "json"
@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"--run {arguments.run_name}: not taken back. The undo that was interrupted {finished}. Remedy: start "
                 "the same command again"
             )
-    return exit_code
+    return 0
 
 
 @contextlib.contextmanager

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from textwrap import TextWrapper
+from textwrap import TextWrapper, fill
 from typing import TextIO
 
 _COMMAND = re.compile(r"(?:(?<=: )|(?<=  ))kafka-[a-z-]+(?:\.sh)? .*$")
+_USAGE_PART = re.compile(r"--\S+ [A-Z]\S*|\([^)]*\)")
+"""What a usage has in one line: an option with its value, and a group."""
 _HANGING = 4
+_USAGE_HANGING = len("usage: ")
 _JOINT = "\0"  # stands for a blank that is no place for a break; no printable text has it
 
 
@@ -26,11 +29,23 @@ def wrapped(text: str, width: int) -> str:
     return "\n".join(piece for line in text.split("\n") for piece in _pieces(line, width))
 
 
+def wrapped_usage(line: str, width: int) -> str:
+    """Return a usage with lines of at most *width* columns, broken between options and groups alone."""
+    joined = _joined(_USAGE_PART, line)
+    return fill(joined, width, subsequent_indent=" " * _USAGE_HANGING, break_on_hyphens=False).replace(
+        _JOINT, " "
+    )
+
+
+def _joined(unbroken: re.Pattern[str], line: str) -> str:
+    return unbroken.sub(lambda part: part[0].replace(" ", _JOINT), line)
+
+
 def _pieces(line: str, width: int) -> Iterator[str]:
     if len(line) <= width:
         yield line
         return
-    joined = _COMMAND.sub(lambda command: command.group().replace(" ", _JOINT), line)
+    joined = _joined(_COMMAND, line)
     body = joined.lstrip(" ")
     indent = len(line) - len(body)
     hanging = indent + _HANGING

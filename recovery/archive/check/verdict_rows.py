@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -240,14 +240,12 @@ def badness_of(row: dict[str, Any]) -> tuple[int, bool]:
     return severity, is_rebuilt or is_derived
 
 
-def lines_of(rows: Iterable[dict[str, Any]]) -> list[list[str]]:
-    """Return lines for the findings of objects' rows, those together that say the same, then what was rebuilt."""
-    alike: dict[tuple[str, ...], list[str]] = {}
-    rebuilt = []
+def lines_of(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield what is found in objects' rows, then what was rebuilt: what is said, and the line that says it of one."""
     for row in rows:
         for finding in row["findings"]:
-            told = tuple(finding[name] for name in ("severity", "rule", "detail", "remedy"))
-            alike.setdefault(told, []).append(finding_line(row["key"], finding))
-        if row["rebuilt"] is not None:
-            rebuilt.append(f"rebuilt {printable(row['rebuilt'])}")
-    return [*alike.values(), rebuilt]
+            said = tuple(finding[name] for name in ("severity", "rule", "detail", "remedy"))
+            yield said, finding_line(row["key"], finding)
+    yield from (
+        (("rebuilt",), f"rebuilt {printable(row['rebuilt'])}") for row in rows if row["rebuilt"] is not None
+    )

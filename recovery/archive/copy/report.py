@@ -205,10 +205,9 @@ class CopyReport:
             )
         if self.signal_number is not None:
             lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
-        alike: dict[str, list[str]] = {}
-        for failed in (failed for one in self.log_dirs for failed in one.sorted_failures()):
-            alike.setdefault(failed.error, []).append(failed.to_text())
-        lines += alike_lines(alike.values(), "file", is_each=verbosity > 0)
+        failures = (failed for one in self.log_dirs for failed in one.sorted_failures())
+        told = ((failed.error, failed.to_text()) for failed in failures)
+        lines += alike_lines(told, "file", is_each=verbosity > 0)
         lines += [f"warning: {text}" for text in self.warnings]
         if verbosity >= 0:
             lines += [one.to_text(self.output, is_durable=self.error is None) for one in self.log_dirs]
