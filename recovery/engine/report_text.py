@@ -132,29 +132,34 @@ def _left_alone(partitions: Sequence[PartitionReport], most: int | None) -> Iter
             yield f"{word} {_path(ones[0])}: {first}"
             yield from (f"    {text}" for text in others)
         else:
-            yield f"{word} {_counted(ones)} ({_named(ones)}): {_files_of(ones)}{_common_why(ones)}"
+            counted = _counted([one.folder for one in ones])
+            yield f"{word} {counted} ({_named(ones)}): {_files_of(ones)}{_common_why(ones)}"
             yield from _others(ones, most)
     if rest := groups[len(groups[:most]) :]:
         count = sum(len(ones) for _, ones in rest)
         yield f"{partitions[0].status.upper()} {count_text(count, 'more log')} (-v lists them)"
 
 
-def _counted(partitions: Sequence[PartitionReport]) -> str:
+def _counted(folders: Sequence[str]) -> str:
     """Return "12 logs"; "12 folders" if some are none."""
-    return count_text(
-        len(partitions), "log" if all(is_of_log(one.folder) for one in partitions) else "folder"
-    )
+    return count_text(len(folders), "log" if all(map(is_of_log, folders)) else "folder")
 
 
 def _files_of(partitions: Sequence[PartitionReport]) -> str:
     """Return the names of the files that the problems of *partitions* are about, to stand before these."""
-    names = {name for one in partitions for name in _own_files(one)}
-    return f"{listed_text(sorted(names), _MOST_NAMED)}: " if names else ""
+    names = _own_files(partitions)
+    return f"{listed_text(names, _MOST_NAMED)}: " if names else ""
 
 
-def _own_files(partition: PartitionReport) -> list[str]:
-    folders = (partition.folder, _path(partition))
-    return sorted({problem.file for problem in partition.problems if problem.file not in folders})
+def _own_files(partitions: Sequence[PartitionReport]) -> list[str]:
+    return sorted(
+        {
+            problem.file
+            for one in partitions
+            for problem in one.problems
+            if problem.file not in (one.folder, _path(one))
+        }
+    )
 
 
 def _common_why(partitions: Sequence[PartitionReport]) -> str:
@@ -287,8 +292,8 @@ def _named(partitions: Sequence[PartitionReport]) -> str:
 
 def _others(partitions: Sequence[PartitionReport], most: int | None) -> Iterator[str]:
     """Yield a line for each of *partitions*, if all are to be told and a line about them has not named all."""
-    if most is None and len({name for one in partitions for name in _own_files(one)}) > 1:
-        yield from (f"    {_path(one)}: {', '.join(_own_files(one))}" for one in partitions)
+    if most is None and len(_own_files(partitions)) > 1:
+        yield from (f"    {_path(one)}: {', '.join(_own_files([one]))}" for one in partitions)
     elif most is None:
         yield from (f"    {_path(one)}" for one in partitions[_MOST_NAMED:])
 
@@ -301,7 +306,7 @@ def _path(partition: PartitionReport) -> str:
 
 
 def _log_dir_lines(log_dir: LogDirReport, *, with_actions: bool, removed: str) -> Iterator[str]:
-    yield f"{log_dir.log_dir}: {_counted(log_dir.partitions)}"
+    yield f"{log_dir.log_dir}: {_counted([one.folder for one in log_dir.partitions])}"
     for partition in log_dir.partitions:
         yield f"  {_partition_line(partition, removed=removed)}"
         for cut in partition.cuts:
@@ -414,8 +419,7 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
 
 def _not_chosen(report: RecoveryReport) -> Iterator[str]:
     if left := [name for log_dir in report.log_dirs for name in log_dir.not_chosen]:
-        what = count_text(len(left), "log" if all(map(is_of_log, left)) else "folder")
-        yield f"{what} not chosen, and left as {'it was' if len(left) == 1 else 'they were'}"
+        yield f"{_counted(left)} not chosen, and left as {'it was' if len(left) == 1 else 'they were'}"
 
 
 def _is_kept_open_by_choice(report: RecoveryReport) -> bool:

@@ -276,9 +276,8 @@ def test_one_broker_was_stopped(pair: tuple[Broker, Broker]) -> None:
 
 def test_one_broker_is_down(pair: tuple[Broker, Broker]) -> None:
     """Its log dirs are described from their files."""
-    for broker in reversed(
-        pair
-    ):  # the controller last: who cannot take its leave may not come back for an hour
+    # The controller last: who cannot take its leave may not come back for an hour.
+    for broker in reversed(pair):
         if broker.runs:
             broker.stop()
     for broker in pair:

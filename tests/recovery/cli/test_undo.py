@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,18 @@ def _lost(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:
     return [name for name in differences(before, after) if ".deleted" not in name]
 
 
+@contextmanager
+def failing(step: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a *step* of an undo fail with an I/O error in the block."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "/d/x")
+
+    with monkeypatch.context() as patches:
+        patches.setattr(undo_module, step, fail)
+        yield
+
+
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_full_disk_is_told_with_what_was_done(
     is_begun: bool, ram_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -59,12 +73,8 @@ def test_a_full_disk_is_told_with_what_was_done(
     before = tree_of(sample.root)
     assert recover(sample).exit_code == 2
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/d/x")
-
     undo = ["undo", "--log-dirs", ",".join(map(str, sample.log_dirs))]
-    with monkeypatch.context() as patches:
-        patches.setattr(undo_module, "stage" if is_begun else "enter_undo", full)
+    with failing("stage" if is_begun else "enter_undo", errno.ENOSPC, monkeypatch):
         assert main(undo) == 1
     state = "The undo is not finished: no broker may start yet" if is_begun else "Nothing was changed"
     goes_on = ", which goes on" if is_begun else ""
@@ -101,12 +111,8 @@ def test_an_undo_that_finishes_another_one_says_so(
     before = tree_of(sample.root)
     assert recover(sample).exit_code == 2
 
-    def failing(*_: object, **__: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), "/d/x")
-
     undo = ["undo", "--log-dirs", ",".join(map(str, sample.log_dirs))]
-    with monkeypatch.context() as patches:
-        patches.setattr(undo_module, "stage", failing)
+    with failing("stage", errno.EIO, monkeypatch):
         assert main(undo) == 1
     capsys.readouterr()
     other = [*undo, "--run", "20200101T000000Z", "--format", form]

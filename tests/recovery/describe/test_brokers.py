@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -14,7 +13,8 @@ import recovery
 from recovery.describe import brokers
 from recovery.describe.report import UNKNOWN_BYTES
 from recovery.errors import UsageError
-from recovery.watch.tally import Count, Tally
+from recovery.watch.tally import Count
+from tests.recovery.watch.test_tally import counting
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of the library's own start
@@ -115,8 +115,7 @@ def test_brokers_that_give_no_answer_are_named_and_the_others_shown(monkeypatch:
         {1: [NEW], 2: KafkaConnectionError("gone away"), 3: [], 4: [NEW], 5: OSError("no route")}, fenced=(4,)
     )
     counts: list[Count] = []
-    seconds = itertools.count(step=2.0)
-    report = ask(monkeypatch, cluster, tally=Tally("", "", counts.append, monotonic_s=lambda: next(seconds)))
+    report = ask(monkeypatch, cluster, tally=counting(counts))
     assert [(count.done, count.total) for count in counts] == [(done, 5) for done in range(1, 6)]
     assert [one.broker for one in report.brokers] == [1]
     assert cluster.asked == [1, 2, 3, 5]
