@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.sample_brokers import broker_of
-from tests.logs.samples import Sample, unpack
+from tests.logs.samples import MARKER, Sample, unpack
 from tests.runs.command import recover
 
 pytestmark = pytest.mark.broker
@@ -51,3 +51,30 @@ def test_a_broker_does_not_use_what_was_recovered(
         else:
             assert broker.wait_for_end() != 0
             assert line in broker.log
+
+
+def test_a_log_that_is_refused_in_a_clean_dir_is_not_cut_by_a_broker(ram_path: Path) -> None:
+    """The marker stays while another log is mended: a broker that can read the file again loads the log as it lies."""
+    sample = unpack("crashed", ram_path)
+    assert recover(sample).exit_code == 0
+    refused, mended = (sample.log_dirs[0] / folder for folder in ("codec-none-0", "codec-zstd-0"))
+    segment = max(refused.glob("*.log"))
+    damaged = bytearray(segment.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    segment.write_bytes(damaged)
+    epochs = refused / "leader-epoch-checkpoint"
+    readable = epochs.read_bytes()
+    epochs.write_text("nonsense")
+    index = min(mended.glob("*.index"))
+    index.unlink()
+    done = recover(sample)
+    assert done.exit_code == 4
+    assert index.is_file()
+    assert [one["cleanShutdownMarker"] for one in done.report["logDirs"]] == [True, True]
+    assert (sample.log_dirs[0] / MARKER).is_file()
+    epochs.write_bytes(readable)
+    with broker_of(sample, ram_path / "work") as broker:
+        broker.start()
+        assert f"from {sample.log_dirs[0]} since clean shutdown file was found" in broker.log
+        broker.stop()
+    assert segment.read_bytes() == damaged
