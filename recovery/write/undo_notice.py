@@ -16,10 +16,11 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from recovery.errors import UnsafeError
-from recovery.logdir.quarantine_place import JOURNAL, UNDO_JOURNAL, quarantine_roots
+from recovery.logdir.quarantine_place import JOURNAL, UNDO_JOURNAL, given_place, quarantine_roots
+from recovery.logdir.undo_command import undo_command
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.printable import printable
 from recovery.read.file_system import is_there, read_small
@@ -146,11 +147,10 @@ def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
         UnsafeError: nothing was changed.
         OSError: it cannot be looked at.
     """
-    if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in quarantine_roots(log_dir, quarantine_dir)):
-        raise UnsafeError(
-            f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
-        )
     refuse_entered_undo(log_dir)
+    for root in quarantine_roots(log_dir, quarantine_dir):
+        if is_there(os.path.join(root, UNDO_JOURNAL)):
+            _refuse(log_dir, EnteredUndo(root=root, log_dirs={log_dir: ""}))
 
 
 def refuse_entered_undo(log_dir: str) -> None:
@@ -161,8 +161,17 @@ def refuse_entered_undo(log_dir: str) -> None:
         OSError: it cannot be looked at.
     """
     if (entered := entered_undo(log_dir)) is not None:
-        raise UnsafeError(
-            f"{log_dir}: an undo was interrupted here; its quarantine is {printable(entered.root)}. Nothing was "
-            "changed. Remedy: let it finish first, with the --quarantine-dir that it had; if that quarantine is gone "
-            f"for good, remove {os.path.join(log_dir, UNDO_NOTICE)}"
+        _refuse(log_dir, entered)
+
+
+def _refuse(log_dir: str, entered: EnteredUndo) -> NoReturn:
+    remedy = "let it finish first, with the --quarantine-dir that it had"
+    if entered.log_dirs:
+        place = given_place(log_dir, os.path.join(entered.root, entered.last_run))
+        remedy = f"let it finish first: {undo_command(tuple(entered.log_dirs), place)}"
+    if not is_there(entered.root):
+        remedy += (
+            f". Its quarantine, {printable(entered.root)}, is not there; if it is gone for good, remove "
+            f"{os.path.join(log_dir, UNDO_NOTICE)}"
         )
+    raise UnsafeError(f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: {remedy}")

@@ -651,7 +651,10 @@ class TestKilled:
             recover(samples[0], [victim.log_dir])
             is_alive = not killed_at(number, lambda: undo([str(victim.log_dir)]))
             if not is_alive and (quarantine_of(victim.log_dir) / "undo").exists():
-                with pytest.raises(UnsafeError, match="let undo finish"):
+                with pytest.raises(
+                    UnsafeError,
+                    match=f"let it finish first: kafka-log-recovery undo --log-dirs {victim.log_dir}$",
+                ):
                     recover(samples[0], [victim.log_dir])
             undo([str(victim.log_dir)])
             assert differences(before, without_pending(tree_of(victim.log_dir))) == [], number

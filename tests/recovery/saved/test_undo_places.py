@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import UnsafeError
+from recovery.logdir.quarantine_place import UNDO_JOURNAL
 from recovery.saved.undo import undo
 from recovery.write.undo_notice import UNDO_NOTICE
 from tests.damage.mutilate import Victim
@@ -53,8 +54,14 @@ def test_an_interrupted_undo_keeps_recoveries_with_other_quarantines_away(
     for options in ({}, {"quarantine_dir": elsewhere}, {"quarantine_dir": elsewhere, "dry_run": True}):
         with pytest.raises(UnsafeError, match="an undo was interrupted here"):
             recover(samples[0], [victim.log_dir], **options)
-    with pytest.raises(UnsafeError, match=f"its quarantine is {quarantine_of(victim.log_dir)}"):
+    command = f"let it finish first: kafka-log-recovery undo --log-dirs {victim.log_dir}"
+    with pytest.raises(UnsafeError, match=f"{command}$"):
         undo(log_dirs, quarantine_dir=elsewhere)
+    gone = quarantine_of(victim.log_dir).rename(ram_path / "gone")
+    remove = f"is not there; if it is gone for good, remove {victim.log_dir / UNDO_NOTICE}"
+    with pytest.raises(UnsafeError, match=f"{command}. Its quarantine, .*, {remove}$"):
+        undo(log_dirs)
+    gone.rename(quarantine_of(victim.log_dir))
     undo(log_dirs)
     assert differences(before, tree_of(victim.log_dir)) == []
     assert own_leftovers(victim.log_dir) == []
@@ -129,7 +136,11 @@ def test_an_interrupted_undo_of_several_log_dirs_takes_back_what_it_was_to_and_n
         was_killed = killed_at(number, lambda: undo(names, run=run))
         unfinished = {name for name in names if (Path(name) / UNDO_NOTICE).exists()}
         if unfinished:
-            with pytest.raises(UnsafeError, match="an undo was interrupted here"):
+            is_first_ending = (
+                names[0] not in unfinished and (quarantine_of(log_dirs[0]) / UNDO_JOURNAL).exists()
+            )
+            left_dirs = ",".join(names[:1] if is_first_ending else names)
+            with pytest.raises(UnsafeError, match=f"let it finish first: .* --log-dirs {left_dirs}$"):
                 recover(samples[0], log_dirs)
             left = {one.log_dir for one in undo(names, run=run) if one.is_left}
             assert left.isdisjoint(unfinished)

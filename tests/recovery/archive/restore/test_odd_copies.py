@@ -326,7 +326,9 @@ def test_an_interrupted_undo_comes_first(sample: Sample, log_dir: Path, output: 
     with pytest.raises(OSError, match="killed"):
         undo([str(one) for one in sample.log_dirs], check_stop=stop)
     assert any((one / UNDO_NOTICE).exists() for one in sample.log_dirs)
-    with pytest.raises(UnsafeError, match=r"an undo was .* Remedy: let undo finish"):
+    with pytest.raises(
+        UnsafeError, match=r"an undo was .* Remedy: let it finish first: kafka-log-recovery undo"
+    ):
         restored(sample, output, NAME)
     report = copied(output.parent / "second", log_dir)
     assert any("an undo was interrupted" in text for text in report.warnings)
