@@ -147,9 +147,10 @@ class Gauges:
                 self._log_dirs = {}
                 self._started_ms = self._started_s = self._last_progress_ms = None
             case RunFinished():
-                self._finished_s = event.monotonic_s
+                if self._exit_code is None:  # else the run was over, and then its report could not be written
+                    self._finished_s = event.monotonic_s
+                    self._state = _END_STATES.get(event.exit_code, "failed")
                 self._exit_code = event.exit_code
-                self._state = _END_STATES.get(event.exit_code, "failed")
             case (
                 SegmentRecoveryStarted()
                 | CorruptionFound()

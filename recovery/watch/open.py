@@ -72,7 +72,8 @@ def open_observers(
         options: None for the defaults.
         stream: where to print; standard error by default.
         source: whose recovery it is: that of this process, or one that it watches.
-        process: closed when the process ends: figures are served until then, and not only in this context.
+        process: closed when the process ends: figures are served and kept until then, not only in this context, and
+            tell of an error that comes later, such as a report that cannot be written.
 
     Raises:
         UsageError: an unknown progress, a port that cannot be opened, or a file that cannot be written.
@@ -97,20 +98,24 @@ def open_observers(
         if options.metrics_textfile is not None:
             from recovery.watch.textfile import kept_in_file
 
-            stack.enter_context(kept_in_file(gauges, options.metrics_textfile))
+            write = (process or stack).enter_context(kept_in_file(gauges, options.metrics_textfile))
+            stack.callback(write)
             observers = observers or [gauges]
+        if process is not None:
+            process.enter_context(_told_of_errors(gauges))
         stack.enter_context(_told_of_errors(gauges))
         yield observers
 
 
 @contextmanager
 def _told_of_errors(gauges: Gauges) -> Iterator[None]:
-    """Let the figures end with a run that an error ends before it has begun, or without a word to its observers."""
+    """Let the figures end as an error does that its observers were not told of: before the run, or after it."""
     try:
         yield
     except BaseException as error:
-        if gauges.values().exit_code is None:
-            Notifier([gauges])(RunFinished(exit_code=exit_code_of(error)))
+        exit_code = exit_code_of(error)
+        if gauges.values().exit_code != exit_code:
+            Notifier([gauges])(RunFinished(exit_code=exit_code))
         raise
 
 

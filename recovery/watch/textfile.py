@@ -3,8 +3,8 @@
     /var/lib/node_exporter/kafka_log_recovery.prom          read by others (mode 644), replaced whole
     /var/lib/node_exporter/kafka_log_recovery.prom.<pid>.tmp    being written; node_exporter reads only names in .prom
 
-It is written before the first byte of a log is read, every five seconds, and once more when the run is over, however
-it ends. It is not synced: it need not survive the machine.
+It is written before the first byte of a log is read, every five seconds, once more when the run is over, however it
+ends, and when the process ends. It is not synced: it need not survive the machine.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event as Flag
 from threading import Thread
@@ -26,14 +26,17 @@ from recovery.watch.http.metrics import metrics_text
 
 INTERVAL_S = 5.0
 _LAST_WRITE_S = 5.0
-"""How long the end of a run waits for the last write, to a file system that may hang."""
+"""How long the end of a run, and of the process, waits for its write, to a file system that may hang."""
 
 _logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def kept_in_file(gauges: Gauges, path: str) -> Iterator[None]:
+def kept_in_file(gauges: Gauges, path: str) -> Iterator[Callable[[], None]]:
     """Keep the figures in the file *path* while the context is open, and leave the last ones there.
+
+    Yields:
+        What brings the figures of now into the file, without waiting for the next time.
 
     Raises:
         UsageError: the file cannot be written, or is none; or no thread can be started.
@@ -54,7 +57,7 @@ def kept_in_file(gauges: Gauges, path: str) -> Iterator[None]:
             "--metrics-textfile %s: node_exporter reads only files whose names end in .prom", path
         )
     try:
-        yield
+        yield file.bring_up_to_date
     finally:
         file.stop()
 
@@ -91,22 +94,32 @@ class _TextFile:
         self._gauges = gauges
         self._path = path
         self._is_failing = False
-        self._stopped = Flag()
+        self._is_over = False
+        self._wanted, self._written = Flag(), Flag()
         self.thread = Thread(target=self._write_until_stopped, name="textfile", daemon=True)
 
     def write(self) -> None:
         """Replace the file. Raises like `replace_textfile`."""
         replace_textfile(self._path, metrics_text(self._gauges.values(time.monotonic())))
 
+    def bring_up_to_date(self) -> None:
+        """Let the thread write the file now, and wait for it, unless its file system hangs."""
+        self._written.clear()
+        self._wanted.set()
+        self._written.wait(_LAST_WRITE_S)
+
     def stop(self) -> None:
         """Write the file once more, and end the thread."""
-        self._stopped.set()
+        self._is_over = True
+        self._wanted.set()
         self.thread.join(_LAST_WRITE_S)
 
     def _write_until_stopped(self) -> None:
         is_last = False
         while not is_last:
-            is_last = self._stopped.wait(INTERVAL_S)
+            self._wanted.wait(INTERVAL_S)
+            self._wanted.clear()
+            is_last = self._is_over
             try:
                 self.write()
             except OSError as error:
@@ -119,3 +132,4 @@ class _TextFile:
                 self._is_failing = True
             else:
                 self._is_failing = False
+            self._written.set()

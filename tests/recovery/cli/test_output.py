@@ -215,3 +215,21 @@ def test_help_that_nobody_gets_is_an_error_unless_nobody_wants_it(arguments: lis
     assert "No space left on device" in stderr
     closed = subprocess.run([*RECOVERY, *arguments], capture_output=True, preexec_fn=lambda: os.close(1))
     assert (closed.returncode, closed.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "command", ["recover", "verify", "archive verify", "archive recover", "archive copy"]
+)
+def test_figures_end_as_the_process_does_where_the_report_is_lost(command: str, ram_path: Path) -> None:
+    sample, figures = unpack("stopped", ram_path), ram_path / "figures.prom"
+    assert recover(sample, "--force").exit_code == 0
+    given = (
+        ["-c", sample.config] if command in ("recover", "verify", "archive copy") else [sample.log_dirs[0]]
+    )
+    output = ["--output", ram_path / "output"] if command in ("archive copy", "archive recover") else []
+    exit_code, stderr = run_unheard(*command.split(), *given, *output, "--metrics-textfile", figures)
+    assert exit_code == 1
+    assert "what was to be done is done, but the report could not be written" in stderr
+    text = figures.read_text()
+    assert "kafka_log_recovery_exit_code 1.0" in text
+    assert 'kafka_log_recovery_run_state{state="complete"} 1.0' in text

@@ -6,7 +6,7 @@ import resource
 import signal
 import stat
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -151,8 +151,9 @@ def test_a_name_that_node_exporter_passes_over_is_a_warning(tmp_path, caplog):
 class TestEnds:
     """Through `open_observers`, as a command does it."""
 
-    def end(self, path, *events, error=None):
-        with open_observers(ObserverOptions(progress="none", metrics_textfile=str(path))) as observers:
+    def end(self, path, *events, error=None, process=None):
+        options = ObserverOptions(progress="none", metrics_textfile=str(path))
+        with open_observers(options, process=process) as observers:
             for event in events:
                 for observer in observers:
                     observer(event)
@@ -181,7 +182,14 @@ class TestEnds:
                 self.end(path, *events, error=error)
             assert self.found(path) == wanted
 
-    def test_with_an_error_after_the_run_as_the_run_did(self, path):
+    def test_with_an_error_after_the_run_as_the_run_did_and_as_the_process_does(self, path):
+        ended = RunFinished(exit_code=4, **at(1))
         with pytest.raises(OSError, match="report"):
-            self.end(path, run_started(), RunFinished(exit_code=4, **at(1)), error=OSError("report"))
+            self.end(path, run_started(), ended, error=OSError("report"))
+        assert self.found(path) == ("incomplete", 1)
+        process = ExitStack()
+        self.end(path, run_started(), ended, process=process)
         assert self.found(path) == ("incomplete", 4)
+        with pytest.raises(OSError, match="report"), process:
+            raise OSError("report")
+        assert self.found(path) == ("incomplete", 1)
