@@ -20,6 +20,7 @@ from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, R
 
 TEMPORARY_CHECKPOINTS = (f"{RECOVERY_POINT_CHECKPOINT}.tmp", f"{LOG_START_OFFSET_CHECKPOINT}.tmp")
 HANDED_OVER_FILES = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEAN_SHUTDOWN_FILE)
+_NOTHING = PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
 
 
 def plan_handoff(
@@ -28,6 +29,7 @@ def plan_handoff(
     *,
     handoff: Handoff,
     may_mark: bool,
+    keeps_marker: bool,
     is_changed: bool,
 ) -> PartitionPlan:
     """Return what to write into the log dir once its partitions are done: the marker is last.
@@ -36,12 +38,17 @@ def plan_handoff(
 
     Args:
         logs: by folder, of the partitions that were neither refused nor failed.
-        may_mark: whether the marker may be written: these are all partitions, or the others were clean before.
+        may_mark: whether the marker may be written: these are all partitions.
+        keeps_marker: whether it is written whatever *handoff* says: the others were clean before, and are not to be
+            recovered by a broker.
         is_changed: whether anything in the dir was changed, so that a marker that was there has been removed.
     """
     is_left_alone = not logs and bool(inventory.tasks or inventory.refused or inventory.left_out)
+    # A marker that was ignored and turned out to be true stays as it is.
+    needs_marker = is_changed or not has_marker(inventory.log_dir)
+    marker = {CLEAN_SHUTDOWN_FILE: encode_clean_shutdown()} if needs_marker else {}
     if handoff == "none" or is_left_alone:
-        return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
+        return _plan(inventory.log_dir, marker) if keeps_marker and marker else _NOTHING
     refused = _refused_keys(inventory, logs)
     recovery_points = {key: offset for key, offset in inventory.recovery_points.items() if key in refused}
     log_start_offsets = {key: offset for key, offset in inventory.log_start_offsets.items() if key in refused}
@@ -61,10 +68,8 @@ def plan_handoff(
         )
         if (data := _changed_checkpoint(inventory.log_dir, name, offsets)) is not None
     }
-    # A marker that was ignored and turned out to be true stays as it is.
-    needs_marker = is_changed or not has_marker(inventory.log_dir)
-    if handoff == "clean-shutdown" and may_mark and needs_marker:
-        writes[CLEAN_SHUTDOWN_FILE] = encode_clean_shutdown()
+    if keeps_marker or (handoff == "clean-shutdown" and may_mark):
+        writes |= marker
     return _plan(inventory.log_dir, writes)
 
 
@@ -89,7 +94,7 @@ def plan_unmarking(log_dir: str) -> PartitionPlan:
     """Return how to remove the marker of a clean log dir, which makes it unclean. Kafka: LogManager.loadLogs."""
     path = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
     if not has_marker(log_dir):
-        return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
+        return _NOTHING
     size_bytes = os.path.getsize(path)
     return PartitionPlan(
         folder=LOG_DIR_ITSELF,

@@ -86,7 +86,7 @@ class LogDirRun:
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
         self._may_map = is_local(inventory.log_dir)
-        self._is_marker_gone = False
+        self._had_marker = self._is_marker_gone = False
         self._is_journal_tried = False
         self._threads: list[threading.Thread] = []
         self._works_itself = False
@@ -99,6 +99,8 @@ class LogDirRun:
         """Start the threads."""
         self._started_s = time.monotonic()
         self._free_bytes = free_bytes(self._inventory.log_dir)
+        # Whether or not --force ignores it; an interrupted run may have removed it
+        self._had_marker = has_marker(self._inventory.log_dir) or self._journal.unmarking() is not None
         self._refuse_folders()
         count = min(self._job.thread_count, most_busy_threads(self._inventory.tasks))
         self._threads = start_threads(count, self._work, name=f"log-recovery-{self._inventory.log_dir}")
@@ -319,7 +321,7 @@ class LogDirRun:
         is_all_done = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
         is_complete = is_all_done and not self._inventory.left_out
         # What was refused, or not chosen, in a clean dir is as clean as before: a broker must not recover it.
-        stays_clean = self._inventory.had_clean_shutdown and all(
+        stays_clean = self._had_marker and all(
             result.report.status != "failed" for result in results.values()
         )
         is_changed = any(result.is_changed for result in results.values())
@@ -333,7 +335,8 @@ class LogDirRun:
             self._inventory,
             logs,
             handoff=self._job.options.handoff,
-            may_mark=is_complete or stays_clean,
+            may_mark=is_complete,
+            keeps_marker=stays_clean and not is_complete,
             is_changed=is_changed and not is_handed_over,
         )
         if not self._dry_run:
@@ -348,7 +351,7 @@ class LogDirRun:
             self._notify(LogDirHandedOver(log_dir=log_dir, handoff=handoff, wrote_marker=marker))
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         # A clean dir of which a part was looked at, and found in order, is as clean as before
-        is_in_order = is_complete or (is_all_done and had_marker)
+        is_in_order = is_complete or (is_all_done and marker)
         in_quarantine = self._context.space.quarantine_room(log_dir)
         is_untouched = not is_changed and plan.is_empty and is_in_order and not self._job.repairs
         return self._report(
@@ -400,7 +403,7 @@ class LogDirRun:
         """Return the report of the dir: what is always known of it, and *fields*."""
         return LogDirReport(
             log_dir=self._inventory.log_dir,
-            had_clean_shutdown=self._inventory.had_clean_shutdown,
+            had_clean_shutdown=self._had_marker,
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             not_chosen=self._inventory.left_out,

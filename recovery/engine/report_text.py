@@ -22,6 +22,7 @@ from recovery.watch.phases import PhaseTime
 
 if TYPE_CHECKING:
     from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport, RecoveryReport
+    from recovery.problem import Problem
 
 PROBLEMS_ALONE, NORMAL, EACH_PARTITION, EACH_ACTION = -1, 0, 1, 2
 """How much is said: `-q`, without an option, `-v`, `-vv`."""
@@ -100,11 +101,25 @@ def _log_dir_problem(log_dir: LogDirReport) -> tuple[str, ...]:
     """Return what is wrong with a log dir: one word and at least one text, or nothing at all."""
     texts = [without_path(text, log_dir.log_dir) for text in problem_texts(log_dir.problems, log_dir.log_dir)]
     if log_dir.status == "interrupted":
-        return "INTERRUPTED", log_dir.error or "", *texts
+        return "INTERRUPTED", log_dir.error or "", *texts, *_marker_taken(log_dir)
     if log_dir.status == "offline":
         texts = texts or [without_path(log_dir.error or "", log_dir.log_dir)]
-        return "OFFLINE", *texts, *(["what was not reached is as it was"] if log_dir.partitions else [])
+        return (
+            "OFFLINE",
+            *texts,
+            *(["what was not reached is as it was"] if log_dir.partitions else []),
+            *_marker_taken(log_dir),
+        )
     return ("PROBLEM", *texts) if texts else ()
+
+
+def _marker_taken(log_dir: LogDirReport) -> Iterator[str]:
+    """Yield that a log dir, which is not done, was clean and is not: what a broker would do with that."""
+    if log_dir.had_clean_shutdown and log_dir.marker is False:
+        yield (
+            "its clean-shutdown marker is gone until this is finished: a broker that starts before would run recovery "
+            "here, and cut without a copy"
+        )
 
 
 def _repairs(report: RecoveryReport, most: int | None) -> Iterator[str]:
@@ -146,20 +161,25 @@ def _counted(folders: Sequence[str]) -> str:
 
 
 def _files_of(partitions: Sequence[PartitionReport]) -> str:
-    """Return the names of the files that the problems of *partitions* are about, to stand before these."""
-    names = _own_files(partitions)
+    """Return the names of the files that the problems of *partitions* are about, to stand before these.
+
+    Nothing if a log has different problems: each has its own files before it.
+    """
+    names = [] if any(map(_has_different_problems, partitions)) else _own_files(partitions)
     return f"{listed_text(names, _MOST_NAMED)}: " if names else ""
 
 
 def _own_files(partitions: Sequence[PartitionReport]) -> list[str]:
-    return sorted(
-        {
-            problem.file
-            for one in partitions
-            for problem in one.problems
-            if problem.file not in (one.folder, _path(one))
-        }
-    )
+    return sorted({name for one in partitions for name in _files_in(one, one.problems)})
+
+
+def _files_in(partition: PartitionReport, problems: Iterable[Problem]) -> set[str]:
+    """Return the files that *problems* of a log are about, without the log itself."""
+    return {problem.file for problem in problems} - {partition.folder, _path(partition)}
+
+
+def _has_different_problems(partition: PartitionReport) -> bool:
+    return len({problem.detail for problem in partition.problems}) > 1
 
 
 def _common_why(partitions: Sequence[PartitionReport]) -> str:
@@ -196,11 +216,22 @@ def _why(partition: PartitionReport) -> tuple[str, ...]:
     if partition.problems:  # several files may have the same
         details: dict[str, list[str]] = {}
         for problem in partition.problems:
-            details.setdefault(shared_remedy(problem, partition.log_dir), []).append(problem.detail)
+            details.setdefault(shared_remedy(problem, partition.log_dir), []).append(
+                f"{_files_with(problem, partition)}{problem.detail}"
+            )
         return tuple(
             f"{'; '.join(dict.fromkeys(alike))}. Remedy: {remedy}" for remedy, alike in details.items()
         )
     return tuple(reason.replace(_path(partition), "...") for reason in partition.reasons)
+
+
+def _files_with(problem: Problem, partition: PartitionReport) -> str:
+    """Return the files of a log that have *problem*, to stand before it if the log has different ones."""
+    if not _has_different_problems(partition):
+        return ""
+    alike = (one for one in partition.problems if one.detail == problem.detail)
+    names = sorted(_files_in(partition, alike))
+    return f"{listed_text(names, _MOST_NAMED)}: " if names else ""
 
 
 def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) -> Iterator[str]:
@@ -412,6 +443,8 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
             is_open = report.dry_run or log_dir.status in ("partial", *_UNFINISHED)
             if is_open and needed_bytes > (0 if report.dry_run else free_bytes):
                 needed, free = bytes_text(needed_bytes), bytes_text(free_bytes)
+                if needed == free:
+                    needed, free = exact_bytes_text(needed_bytes), exact_bytes_text(free_bytes)
                 yield f"{log_dir.log_dir}: at most {needed} are needed {where}, and {free} are free"
     for outcome, log_dirs in outcomes.items():
         yield f"{', '.join(log_dirs)}: {outcome}"
@@ -419,7 +452,8 @@ def _what_brokers_do(report: RecoveryReport) -> Iterator[str]:
 
 def _not_chosen(report: RecoveryReport) -> Iterator[str]:
     if left := [name for log_dir in report.log_dirs for name in log_dir.not_chosen]:
-        yield f"{_counted(left)} not chosen, and left as {'it was' if len(left) == 1 else 'they were'}"
+        was = "it was" if len(left) == 1 else "they were"
+        yield f"{_counted(left)} not chosen: not checked, and left as {was}"
 
 
 def _is_kept_open_by_choice(report: RecoveryReport) -> bool:

@@ -21,7 +21,7 @@ from typing import Any
 
 from native.raw_scan import RawScan
 from recovery.engine.cut_ledger import CutLedger
-from recovery.engine.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
+from recovery.engine.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS, has_marker
 from recovery.engine.outcomes import PartitionResult
 from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
@@ -30,6 +30,7 @@ from recovery.logdir.listing import file_stat, list_files
 from recovery.logdir.quarantine_place import JOURNAL, given_place, quarantine_root, started_ms_of
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.plan.commit import Commit
+from recovery.printable import shell_line
 from recovery.read.file_system import is_folder, is_there, keeps_inodes, look_at
 from recovery.version import VERSION
 from recovery.write.durable import remove_empty_folder, remove_file
@@ -126,6 +127,50 @@ class RunJournal:
 
     # -- an interrupted run ---------------------------------------------------------------------------------
 
+    def refuse_forgetting(self, *, is_restart: bool) -> None:
+        """Refuse to forget a run that has taken the marker of a clean log dir: begun anew, it would be an unclean one.
+
+        Args:
+            is_restart: whether the run with this quarantine is forgotten; one with another always is.
+
+        Raises:
+            UnsafeError: nothing was changed.
+        """
+        if is_restart:
+            self._refuse_unmarked(self._quarantine_dir)
+        for place in self._other_places():
+            with contextlib.suppress(OSError, JournalError):  # it may be gone by now
+                other = RunJournal(self._log_dir, quarantine_dir=place, dry_run=True, is_forgotten=True)
+                try:
+                    other._refuse_unmarked(place)
+                finally:
+                    other.close()
+
+    def _refuse_unmarked(self, place: str | None) -> None:
+        if self._has_unmarked:
+            where = (
+                "without --quarantine-dir"
+                if place is None
+                else f"with --quarantine-dir {shell_line([place])}"
+            )
+            raise UnsafeError(
+                f"{self._log_dir}: it was clean before the run that was interrupted, which has taken the "
+                "clean-shutdown marker away; a run that does not go on with that one would cut what the marker says "
+                f"is sound. Nothing was changed. Remedy: start again {where} and without --restart; or add --force "
+                "to begin anew, as after an unclean shutdown"
+            )
+
+    @property
+    def _has_unmarked(self) -> bool:
+        """Whether the interrupted run has taken the marker of a clean log dir, and nobody has been there since."""
+        return (
+            self._journal is not None
+            and self._journal.header.had_clean_shutdown
+            and self.unmarking() is not None
+            and not has_marker(self._log_dir)
+            and self._log_dir_objection() is None
+        )
+
     def check_configuration(
         self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None
     ) -> None:
@@ -139,7 +184,7 @@ class RunJournal:
             raise UnsafeError(
                 f"{self._log_dir}: a run with another configuration was interrupted here: "
                 f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: resume with the same one, "
-                f"or begin anew with --restart"
+                f"or begin anew with --restart{' --force, as after an unclean shutdown' if self._has_unmarked else ''}"
             )
 
     def _differences(self, configuration: Mapping[str, str], now_ms: int | None) -> list[str]:
@@ -277,11 +322,7 @@ class RunJournal:
             had_clean_shutdown=inventory.had_clean_shutdown,
             folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
         )
-        for place in self._other_places():
-            with contextlib.suppress(
-                OSError, JournalError
-            ):  # it may be gone by now; what it says is obsolete
-                RunJournal(self._log_dir, quarantine_dir=place, is_forgotten=True).abandon()
+        self.abandon_others()
         files = own_files(self._log_dir)
         before = {name: stat for name, stat in files.items() if not name.endswith(TEMPORARY_SUFFIX)}
         commit = Commit(folder=LOG_DIR_ITSELF, before=before, staged={}, actions=())
@@ -351,6 +392,12 @@ class RunJournal:
             quarantine.end_manifest()
             quarantine.sync()
         self.discard()
+
+    def abandon_others(self) -> None:
+        """Forget runs with another quarantine, which may be gone by now: what they say is obsolete."""
+        for place in () if self._dry_run else self._other_places():
+            with contextlib.suppress(OSError, JournalError):
+                RunJournal(self._log_dir, quarantine_dir=place, is_forgotten=True).abandon()
 
     def _all_commits(self) -> Iterator[Commit]:
         assert self._journal is not None

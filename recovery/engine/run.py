@@ -228,6 +228,8 @@ class Engine:
                     dry_run=self._options.dry_run,
                     is_forgotten=self._options.restart,
                 )
+                if not self._options.force:
+                    self._journals[log_dir].refuse_forgetting(is_restart=self._options.restart)
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
         self._begun_dirs = {path for path, journal in self._journals.items() if journal.is_anything_begun}
@@ -235,6 +237,7 @@ class Engine:
         for log_dir, journal in [*self._journals.items()] if self._options.restart else ():
             try:
                 journal.abandon()
+                journal.abandon_others()
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
                 del self._journals[log_dir]
@@ -419,7 +422,7 @@ class Engine:
             LogDirReport(
                 log_dir=log_dir,
                 status="offline",
-                had_clean_shutdown=False,
+                had_clean_shutdown=bool(reported_marker(log_dir)),
                 marker=reported_marker(log_dir),
                 partitions=(),
                 error=error_text(offline.error),

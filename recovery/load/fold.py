@@ -136,7 +136,7 @@ class _Loader:
             from_clean_shutdown=task.had_clean_shutdown,
         )
         self._find_first_unstable_offset()
-        self._topic_id = read_topic_id(self._tree)
+        self._topic_id = read_topic_id(self._tree, task.settings.topic_id)
         self._warnings += stray_reasons(task, self._topic_id)
 
     def _find_first_unstable_offset(self) -> None:

@@ -19,7 +19,7 @@ from recovery.load.forecast import unflushed_segments
 from recovery.load.limits import MAX_LOG_BYTES, refuse_large_index, refuse_large_log
 from recovery.load.model import Cut, Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.load.segments import Segment, first_unflushed, misnamed_logs
-from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
+from recovery.load.small_files import partition_metadata_text, read_epochs, read_topic_id, txn_index_problem
 from recovery.load.stops import refusal_of_stop
 from recovery.load.tree import LINKS_TO_NOTHING, PartitionTree
 from recovery.problem import Problem, Repair
@@ -81,7 +81,7 @@ def problems_of(task: PartitionTask, source: PartitionSource) -> tuple[Problem, 
         *_caught(lambda: read_epochs(tree), LEADER_EPOCH_CHECKPOINT),
         *_name_problems(files),
         *_segment_problems(task, tree),
-        *_caught(lambda: read_topic_id(tree)),
+        *_caught(lambda: read_topic_id(tree, task.settings.topic_id)),
     )
 
 
@@ -158,7 +158,8 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
             file=PARTITION_METADATA,
             rule="file-type",
             detail=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
-            remedy="put a file there with the topic's id (kafka-topics --describe), or a copy from another replica",
+            remedy=f"{partition_metadata_text(task.settings.topic_id)} into a file in its place, or copy it from "
+            "another replica",
         )
     segments = list(_loaded_segments(task))
     unflushed = {file for file, _, _ in unflushed_segments(task)}

@@ -105,8 +105,11 @@ def read_epochs(tree: PartitionTree) -> LeaderEpochs:
     return LeaderEpochs(entries)
 
 
-def read_topic_id(tree: PartitionTree) -> str | None:
+def read_topic_id(tree: PartitionTree, known: str | None = None) -> str | None:
     """Return the topic's id in `partition.metadata`, 22 characters; None without that file.
+
+    Args:
+        known: the topic's id in the cluster, for the remedy; empty or None if there is none.
 
     Raises:
         PartitionRefusedError: it is malformed.
@@ -120,8 +123,14 @@ def read_topic_id(tree: PartitionTree) -> str | None:
         is_small = len(data) <= _MOST_KNOWN_BYTES
         return format_uuid((_partition_metadata if is_small else read_partition_metadata)(data).topic_id)
     except MalformedCheckpointError as error:
-        remedy = "write the topic's id (kafka-topics --describe) into it, or copy it from another replica"
+        remedy = f"{partition_metadata_text(known)} into it, or copy it from another replica"
         raise _refused_small_file(PARTITION_METADATA, error, remedy) from error
+
+
+def partition_metadata_text(known: str | None) -> str:
+    """Return what to write into `partition.metadata`, as the beginning of a remedy; *known*: as of `read_topic_id`."""
+    found = "" if known else ", its TopicId in kafka-topics --describe,"
+    return f"write the two lines 'version: 0' and 'topic_id: {known or 'ID'}'{found}"
 
 
 def stray_reasons(task: PartitionTask, topic_id: str | None) -> Iterator[str]:

@@ -217,7 +217,9 @@ def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
     """Return the problem that the folder *name* is not a broker's; *may_move*: whether it can be moved away."""
     remedy = _REMOVE_FOLDER if may_move else _REMOVE_ROOTS_FOLDER
     if name == "lost+found":
-        remedy = "the log dir is the root of a file system: use a folder below it as log dir"
+        remedy = (
+            "if the log dir is the root of a file system, use a folder below it as log dir; else remove it"
+        )
     return Problem(
         file=name,
         rule="foreign-folder",

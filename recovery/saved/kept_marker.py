@@ -37,7 +37,7 @@ class KeptMarker:
     def actions(self) -> tuple[Action, ...]:
         """What is done to the marker; nothing if the run did not touch it."""
         actions: list[Action] = []
-        if any(CLEAN_SHUTDOWN_FILE in change.commit.made for change in self._changes):
+        if self._is_made:
             stat = look_at(self._path)
             size_bytes = 0 if stat is None else stat.st_size
             actions.append(
@@ -46,6 +46,11 @@ class KeptMarker:
         if (saved := self._saved) is not None:
             actions.append(RestoreFile(source=saved.stored, name=CLEAN_SHUTDOWN_FILE))
         return tuple(actions)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the run has removed it, and put no other in its place."""
+        return self._saved is not None and not self._is_made
 
     def set_aside(self) -> None:
         """Put the old marker into quarantine to wait there, and remove the one that is there, durably.
@@ -80,6 +85,10 @@ class KeptMarker:
         if self._changes:
             return CLEAN_SHUTDOWN_FILE in self._changes[0].commit.before
         return is_there(self._path)
+
+    @property
+    def _is_made(self) -> bool:
+        return any(CLEAN_SHUTDOWN_FILE in change.commit.made for change in self._changes)
 
     @property
     def _saved(self) -> Saved | None:

@@ -227,7 +227,9 @@ def _chosen(
     if last is None:
         return []
     count = undoings.index(last) + 1
-    last.earlier_runs = tuple(undoing.run for undoing in undoings[count:] if undoing.changes_partitions)
+    last.earlier_runs = tuple(
+        undoing.run for undoing in undoings[count:] if undoing.changes_partitions or undoing.holds_marker
+    )
     return undoings[:count]
 
 
@@ -301,6 +303,11 @@ class _RunUndoing:
         return bool(self._moves) or any(
             change.commit.actions and change.commit.folder != LOG_DIR_ITSELF for change in self._changes
         )
+
+    @property
+    def holds_marker(self) -> bool:
+        """Whether the run has taken the marker away, and made no other: it was ended, and another one began anew."""
+        return self._marker.is_held
 
     # -- before anything is touched -------------------------------------------------------------------------
 
@@ -415,9 +422,9 @@ class _RunUndoing:
         try:
             if _RESTORED_NOTE not in self._journal.notes:
                 self._restore(self._journal, check_stop, tally)
+            self._marker.put_back()
             if self.run == last_run:
                 remove_undo(self._log_dir)
-            self._marker.put_back()
             remove_undone(self.root, self.run)
             forget_run(self._log_dir, self.root, self.run)
             CutLedger(self._log_dir).forget_moves(

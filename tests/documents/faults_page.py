@@ -366,7 +366,8 @@ FAULTS = (
         first=(),
         advice=(
             "The same command resumes, and reports what the killed run cut. Segments of 1 MiB and more that "
-            "were finished are not read again, smaller ones are. A broker started in between does no harm."
+            "were finished are not read again, smaller ones are. A broker started in between does no harm, unless the "
+            "log dir was clean before: then its marker is gone until this is finished."
         ),
         then=(_RECOVER,),
     ),

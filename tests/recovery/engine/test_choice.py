@@ -62,7 +62,7 @@ def test_the_rest_is_left_alone_and_the_dir_is_not_handed_over(sample: Sample) -
     assert {**now, key: lines.get(key, 0)} == {**lines, key: lines.get(key, 0)}
     left = sum(len(one.not_chosen) for one in report.log_dirs)
     assert left == 28
-    assert "28 logs not chosen, and left as they were" in report.to_text()
+    assert "28 logs not chosen: not checked, and left as they were" in report.to_text()
     assert "no clean-shutdown marker: a broker will run recovery here" in report.to_text()
 
 
@@ -129,4 +129,7 @@ def test_the_metadata_log_is_not_there_to_be_chosen(sample: Sample) -> None:
 
 def test_a_folder_that_is_no_log_is_not_counted_as_one(sample: Sample) -> None:
     (sample.log_dirs[0] / "backup").mkdir()
-    assert "29 folders not chosen, and left as they were" in recovered(sample, partitions=(CHOSEN,)).to_text()
+    assert (
+        "29 folders not chosen: not checked, and left as they were"
+        in recovered(sample, partitions=(CHOSEN,)).to_text()
+    )

@@ -242,36 +242,6 @@ class TestRefusals:
         assert not (one / MARKER).exists()
         assert any("lost+found" in reason for partition in report.partitions for reason in partition.reasons)
 
-    @pytest.mark.parametrize("choice", [{}, {"topics": ("t",)}])
-    def test_a_clean_dir_of_which_a_part_is_left_alone_stays_clean(
-        self, tmp_path: Path, choice: dict[str, tuple[str, ...]]
-    ) -> None:
-        """Without its marker a broker would recover what is refused, and cut it."""
-        damaged_files = damaged()
-        one = log_dir(tmp_path / "d1", t_0=three_segments(), u_0=three_segments())
-        run(one)
-        assert (one / MARKER).exists()
-        (one / "u-0" / name(10)).write_bytes(damaged_files[name(10)])
-        if not choice:
-            (one / "u-0" / "leader-epoch-checkpoint").write_text("0\n5\ngarbage\n")
-        (one / "t-0" / name(10, ".index")).unlink()
-        before = footprint(one / "u-0")
-        planned = run(one, dry_run=True, **choice)
-        first = run(one, **choice)
-        for report in (planned, first):
-            assert report.exit_code == (0 if choice else 4)
-            assert report.log_dirs[0].marker
-            words = (
-                "skip recovery here" if choice else "marker stays, but a broker may halt on what is refused"
-            )
-            assert words in report.to_text()
-        assert (one / MARKER).exists()
-        assert (one / "t-0" / name(10, ".index")).exists()
-        again = run(one)
-        assert again.log_dirs[0].had_clean_shutdown
-        assert not any(partition.cuts for partition in again.partitions)
-        assert footprint(one / "u-0") == before
-
     def test_a_partition_in_two_dirs_is_refused_in_both(self, tmp_path: Path) -> None:
         one = log_dir(tmp_path / "d1", t_0=three_segments(), t_1=three_segments())
         two = log_dir(tmp_path / "d2", t_0=three_segments())

@@ -105,7 +105,7 @@ def test_force_leaves_what_the_broker_leaves_without_the_marker(
     before = {log_dir: log_bytes(log_dir) for log_dir in sample.log_dirs}
     announced = recover(sample, force=True, dry_run=True)
     report = recover(sample, force=True)
-    assert [log_dir.had_clean_shutdown for log_dir in report.log_dirs] == [False, False]
+    assert [log_dir.had_clean_shutdown for log_dir in report.log_dirs] == [True, True]
     assert announced.exit_code == report.exit_code == (0 if damage is lead_astray else 2)
     for ours, broker_dir in zip(sample.log_dirs, theirs, strict=True):
         assert differences(tree_of(broker_dir), tree_of(ours)) == []

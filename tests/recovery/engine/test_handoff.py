@@ -65,7 +65,9 @@ class LogDir:
         self.refused.append(RefusedFolder(folder=folder, refusal=refusal))
         return self
 
-    def plan(self, handoff: str = "clean-shutdown", *, is_changed: bool = True) -> PartitionPlan:
+    def plan(
+        self, handoff: str = "clean-shutdown", *, is_changed: bool = True, keeps_marker: bool = False
+    ) -> PartitionPlan:
         inventory = LogDirInventory(
             log_dir=str(self.path),
             had_clean_shutdown=self.had_clean_shutdown,
@@ -77,7 +79,12 @@ class LogDir:
         )
         is_complete = not self.refused and len(self.logs) == len(self.tasks)
         return plan_handoff(
-            inventory, self.logs, handoff=handoff, may_mark=is_complete, is_changed=is_changed
+            inventory,
+            self.logs,
+            handoff=handoff,
+            may_mark=is_complete,
+            keeps_marker=keeps_marker,
+            is_changed=is_changed,
         )
 
 

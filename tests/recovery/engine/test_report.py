@@ -199,7 +199,7 @@ def test_problems_alone() -> None:
 
 
 def test_logs_that_were_not_chosen_are_a_problem_where_they_keep_a_dir_from_being_handed_over() -> None:
-    chosen, left = partition("v-0", "recovered"), "3 logs not chosen, and left as they were"
+    chosen, left = partition("v-0", "recovered"), "3 logs not chosen: not checked, and left as they were"
     others = ("w-0", "x-0", "y-0")
     partial = report(log_dir(chosen, status="partial", marker=False, not_chosen=others))
     assert partial.exit_code == 4
@@ -699,6 +699,23 @@ def test_the_same_problem_of_many_files_is_one_line() -> None:
     )
     listed = report(log_dir(*others)).to_text(EACH_PARTITION).splitlines()
     assert listed[1:5] == [f"    /d1/u-{n}: 0.log, 1.log" for n in range(4)]
+
+
+def test_of_different_problems_in_several_logs_each_has_its_file() -> None:
+    def problems(folder: str) -> tuple[Problem, ...]:
+        details = {folder: "no checkpoint", "foo.log": "'foo' is no number", "bar.log": "'bar' is no number"}
+        remedies = dict.fromkeys(("foo.log", "bar.log"), "move the file away")
+        return tuple(
+            Problem(file=file, rule="file-name", detail=detail, remedy=remedies.get(file, "make one"))
+            for file, detail in details.items()
+        )
+
+    logs = [_refused(folder, *problems(folder)) for folder in ("t-0", "t-1")]
+    (line,) = (line for line in report(log_dir(*logs)).to_text().splitlines() if "REFUSED" in line)
+    assert line == (
+        "REFUSED 2 logs (/d1/t-0, /d1/t-1): no checkpoint. Remedy: make one; foo.log: 'foo' is no number; "
+        "bar.log: 'bar' is no number. Remedy: move the file away"
+    )
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,10 @@ class TestFolders:
     def test_lost_and_found_tells_of_the_mount_point(self, log_dir: Path) -> None:
         (log_dir / "lost+found").mkdir()
         words = refusals(inventory(log_dir))["lost+found"]
-        assert "Remedy: the log dir is the root of a file system: use a folder below it as log dir" in words
+        assert (
+            "Remedy: if the log dir is the root of a file system, use a folder below it as log dir; else remove it"
+            in words
+        )
 
     def test_files_beside_the_folders_are_no_concern(self, log_dir: Path) -> None:
         (log_dir / "topic-x").write_bytes(b"")
