@@ -37,6 +37,7 @@ def undo_commands(
             ranks[group] = max(ranks[group], rank)
     for place, run_count, run in sorted(together, key=ranks.__getitem__):
         this = f"this {does}" if run_count == 1 else f"this, {run_count} times, {does} run by run"
+        this = f"after that, {this}" if ranks[place, run_count, run] else this
         yield f"{this}: {undo_command(together[place, run_count, run], place, run=run)}"
 
 

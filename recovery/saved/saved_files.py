@@ -11,6 +11,7 @@ from recovery.errors import UnsafeError
 from recovery.logdir.user import broker_user
 from recovery.plan.manifest import FILE, Contents
 from recovery.plan.undo_plan import Moved, Saved
+from recovery.printable import shell_line
 from recovery.read.file_system import is_there, naming, opened_folder
 from recovery.saved.runs import opened_stored
 from recovery.write.digest import content_problem, look_into
@@ -52,7 +53,7 @@ class SavedFiles:
         ):
             problem = content_problem(descriptor, saved.size_bytes, saved.digest)
             if problem is None and self._user.lacks(os.fstat(descriptor), "r"):
-                problem = f"not readable by {self._user.name}, the broker's user"
+                raise OSError(errno.EACCES, f"not readable by {self._user.name}, the broker's user", path)
             if problem is not None:
                 raise OSError(errno.EIO, problem, path)
             yield descriptor
@@ -73,9 +74,10 @@ class SavedFiles:
             with self.opened(folder, saved):
                 pass
         except OSError as error:
-            raise UnsafeError(
-                f"{path}: {error.strerror}. Nothing was changed. Remedy: see quarantine list --verify"
-            ) from error
+            remedy = "see quarantine list --verify"
+            if error.errno == errno.EACCES:
+                remedy = f"{shell_line(['chown', self._user.name, path])}, then undo again"
+            raise UnsafeError(f"{path}: {error.strerror}. Nothing was changed. Remedy: {remedy}") from error
 
     def check_moved(self, move: Moved, destination: str, *, may_be_gone: bool) -> None:
         """Refuse what a repair has moved away if a file of it is missing or changed; files added to it move as well.

@@ -132,6 +132,8 @@ def test_killed_with_quarantine_elsewhere(sample: Sample, expected: dict[str, Cu
         line.partition("kafka-log-recovery ")[2] for line in done.stdout.splitlines() if " undo " in line
     ]
     assert len(commands) == 1 + len(has_changed)
+    # In a log dir of which both have changed something, only in this order
+    assert sum("; after that, this puts it back: " in line for line in done.stdout.splitlines()) == 1
     for command in commands:
         undone = run(*shlex.split(command))
         assert undone.exit_code == 0, undone.stderr

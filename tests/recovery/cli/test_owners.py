@@ -176,6 +176,27 @@ def test_what_the_broker_itself_may_not_use_is_told_to_root(
     assert recover(sample).exit_code in (0, 2)
 
 
+def test_a_saved_file_that_the_brokers_user_may_not_read_has_a_command(sample: Sample) -> None:
+    """The marker, which no broker could have read either."""
+    assert recover(sample).exit_code == 0
+    marker = sample.log_dirs[0] / MARKER
+    os.chown(marker, 0, 0)
+    os.chmod(marker, 0o600)
+    next(sample.log_dirs[0].glob("codec-none-0/*.index")).unlink()
+    before = tree_of(sample.log_dirs[0])
+    assert recover(sample).exit_code == 0
+    undo = ("undo", "-c", sample.config, "--progress", "none")
+    done = run(*undo)
+    assert done.exit_code == 3
+    _, _, remedy = done.stderr.strip().partition("Nothing was changed. Remedy: ")
+    command, _, then = remedy.partition(", then ")
+    assert command.startswith(f"chown {OWNER} {quarantine_of(sample.log_dirs[0])}/")
+    assert then == "undo again"
+    subprocess.run(["sh", "-c", command], check=True)
+    assert run(*undo).exit_code == 0
+    assert differences(before, tree_of(sample.log_dirs[0])) == []
+
+
 def test_a_lock_that_a_kill_leaves_belongs_to_the_brokers_user(sample: Sample) -> None:
     for log_dir in sample.log_dirs:
         (log_dir / ".lock").unlink(missing_ok=True)
