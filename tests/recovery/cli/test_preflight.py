@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -264,3 +265,23 @@ def test_what_is_moved_back_is_not_told(sample: Sample, folder: Path) -> None:
     run_unheard(*arguments_of(sample, "--repair"))
     assert run("undo", "-c", sample.config).exit_code == 0
     assert not (sample.log_dirs[0] / CUT_LEDGER).exists()
+
+
+def test_the_remedy_for_a_malformed_partition_metadata_is_all_that_is_to_be_written(ram_path: Path) -> None:
+    sample = unpack("crashed", ram_path)
+    path = sample.log_dirs[0] / "codec-none-0" / "partition.metadata"
+    before = path.read_text()
+    path.write_text("garbage\n")
+    done = recover(sample)
+    assert done.exit_code == 4
+    (problem,) = (
+        one for log_dir in done.report["logDirs"] for one in log_dir["partitions"] if one["problems"]
+    )
+    (remedy,) = (one["remedy"] for one in problem["problems"])
+    lines = re.fullmatch(
+        r"write the two lines '(.*)' and '(.*)' into it, or copy it from another replica", remedy
+    )
+    assert lines is not None, remedy
+    path.write_text("".join(f"{line}\n" for line in lines.groups()))  # as an editor ends them
+    assert path.read_text().splitlines() == before.splitlines()
+    assert recover(sample).exit_code == 0
