@@ -321,8 +321,11 @@ class LogDirRun:
         is_all_done = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
         is_complete = is_all_done and not self._inventory.left_out
         # What was refused, or not chosen, in a clean dir is as clean as before: a broker must not recover it.
-        stays_clean = self._had_marker and all(
-            result.report.status != "failed" for result in results.values()
+        # Unless the changes of an interrupted run were begun there
+        stays_clean = (
+            self._had_marker
+            and all(result.report.status != "failed" for result in results.values())
+            and self._journal.entered_folders <= logs.keys()
         )
         is_changed = any(result.is_changed for result in results.values())
         if not self._dry_run:

@@ -265,6 +265,11 @@ class RunJournal:
         """Whether a partition is committed: finished, or to be finished as planned."""
         return folder in self._committed
 
+    @property
+    def entered_folders(self) -> frozenset[str]:
+        """Where something was, or is to be, done: it may be done in part, even where a log is refused by now."""
+        return frozenset() if self._journal is None else frozenset(self._journal.commits)
+
     def committed(self, task: PartitionTask) -> tuple[Commit, PartitionResult]:
         """Return what was, or is to be, done in a partition's folder, and how it ended."""
         assert self._journal is not None
