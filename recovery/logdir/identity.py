@@ -76,6 +76,7 @@ def identify(
                 access_remedy(error.filename or log_dir)
                 if isinstance(error, PermissionError)
                 else "look for I/O errors of its disk (dmesg)",
+                file=_name_in(log_dir, error.filename),
             )
         if isinstance(meta, MetaProperties):
             meta_of[log_dir] = meta
@@ -185,5 +186,14 @@ def _misplaced(log_dirs: Iterable[str], metadata_log_dir: str | None) -> Iterato
             yield log_dir, problem
 
 
-def _problem(detail: str, remedy: str, rule: ProblemRule = "meta-properties") -> Problem:
-    return Problem(file=META_PROPERTIES, rule=rule, detail=detail, remedy=remedy)
+def _problem(
+    detail: str, remedy: str, rule: ProblemRule = "meta-properties", *, file: str = META_PROPERTIES
+) -> Problem:
+    return Problem(file=file, rule=rule, detail=detail, remedy=remedy)
+
+
+def _name_in(log_dir: str, path: str | None) -> str:
+    """Return what an error of *path* is about: a file of the log dir, or the log dir itself."""
+    if path is None:
+        return META_PROPERTIES
+    return log_dir if path == log_dir else os.path.relpath(path, log_dir)

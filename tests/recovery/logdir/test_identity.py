@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +98,26 @@ def test_a_metadata_log_outside_of_its_place_stops_a_broker(dirs: list[Path], tm
     (tmp_path / "link").symlink_to(dirs[1])
     assert identify(paths, metadata_log_dir=str(tmp_path / "link")).blockers == {}
     assert identify(paths).blockers == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("meta.properties", "meta.properties"), ("__cluster_metadata-0", "__cluster_metadata-0"), ("", None)],
+)
+@pytest.mark.parametrize("error", [errno.EIO, errno.EACCES])
+def test_an_io_error_names_what_cannot_be_looked_at(
+    name: str, told: str | None, error: int, dirs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused, look = os.path.join(dirs[1], name).rstrip("/"), os.stat
+
+    def fail(path: object, *arguments: Any, **options: Any) -> os.stat_result:
+        if path == refused:
+            raise OSError(error, os.strerror(error), path)
+        return look(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", fail)
+    assert rules(dirs) == {"b": rules(dirs)["b"]}
+    assert rules(dirs)["b"].startswith(f"{told or dirs[1]}: {os.strerror(error)} (IOException takes")
 
 
 def test_the_log_dir_of_another_node_is_not_touched(ram_path: Path) -> None:
