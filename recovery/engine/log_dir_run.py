@@ -383,7 +383,13 @@ class LogDirRun:
         if error.errno in FULL_ERRNOS:
             text += ". Remedy: make room (df -h, df -i), then start again, which resumes"
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=text))
-        failed = failed_reports(self._inventory, self._queue.results, error, self._queue.read_so_far)
+        failed = failed_reports(
+            self._inventory,
+            self._queue.results,
+            error,
+            self._queue.read_so_far,
+            self._journal.entered_folders,
+        )
         return self._ended_early("offline", text, failed)
 
     def _ended_early(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 from recovery.engine.loss import loss_text
@@ -12,8 +14,9 @@ from recovery.errors import PartitionRefusedError, error_text
 from recovery.load.model import LogBounds, PartitionOutcome, PartitionTask, RemovalKind
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import PartitionPlan, RemoveFile, SaveFile, action_words
+from recovery.read.file_system import is_there
 from recovery.watch.events import PartitionFinished
-from segfmt.filenames import LOG_SUFFIX
+from segfmt.filenames import DELETED_SUFFIX, LOG_SUFFIX
 
 
 def report_of(
@@ -103,15 +106,18 @@ def failed_reports(
     finished: Collection[str],
     error: OSError,
     read_so_far: Mapping[str, ReadSoFar] = MappingProxyType({}),
+    entered_folders: Collection[str] = (),
 ) -> Iterator[PartitionReport]:
     """Yield the reports of the partitions that are not in *finished* when a log dir goes offline for *error*.
 
     Args:
         read_so_far: of those that were begun, by folder.
+        entered_folders: those whose changes the next run finishes and reports.
     """
     for task in inventory.tasks:
         if task.folder not in finished:
             so_far = read_so_far.get(task.folder, ReadSoFar())
+            pending = [] if task.folder in entered_folders else [*_carried_out(task)]
             yield PartitionReport(
                 log_dir=task.log_dir,
                 folder=task.folder,
@@ -121,8 +127,18 @@ def failed_reports(
                 scanned_bytes=so_far.scanned_bytes,
                 recovered_segments=so_far.recovered_segments,
                 recovered_bytes=so_far.recovered_bytes,
+                pending_deletion_count=len(pending),
+                pending_deletion_bytes=sum(pending),
                 reasons=(f"the log dir went offline: {error_text(error)}",),
             )
+
+
+def _carried_out(task: PartitionTask) -> Iterator[int]:
+    """Yield the sizes of the `.deleted` files that are gone by now, as far as can be seen."""
+    for name, stat in task.files.items():
+        with suppress(OSError):
+            if name.endswith(DELETED_SUFFIX) and not is_there(os.path.join(task.log_dir, task.folder, name)):
+                yield stat.size_bytes
 
 
 def finished_event(

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from recovery.errors import UnsafeError
+from recovery.plan.commit import Commit
 from recovery.saved.undo import undo
+from recovery.write.apply import stage
 from tests.logs.samples import MARKER, differences, tree_of
 from tests.recovery.engine.test_engine import RECOVERY_POINTS, damaged, log_dir, run
 from tests.recovery.load.memory import name
@@ -141,6 +143,24 @@ def test_begun_anew_by_force_the_marker_is_kept_and_its_run_is_named(clean: Path
     assert not (clean / MARKER).exists()
     undo([str(clean)], run=first[-1].earlier_runs[0])
     assert differences(before, tree_of(clean)) == []
+
+
+def test_what_was_removed_before_an_error_is_told(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker's own pending deletions come first, without a commit: the next run does not find them."""
+
+    def full(folder: str, *arguments: Any, **options: Any) -> Commit:
+        if folder.endswith("/t-0"):
+            raise OSError(28, "No space left on device")
+        return stage(folder, *arguments, **options)
+
+    (clean / "t-0" / f"{name(0)}.deleted").write_bytes(b"12345")
+    with monkeypatch.context() as patch:
+        patch.setattr("recovery.write.apply.stage", full)
+        failed = run(clean)
+    assert failed.log_dirs[0].status == "offline"
+    assert "1 .deleted file (5 B) removed" in failed.to_text()
+    assert not (clean / "t-0" / f"{name(0)}.deleted").exists()
+    assert ".deleted" not in run(clean).to_text()
 
 
 def test_an_offline_log_dir_says_that_it_was_clean(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
