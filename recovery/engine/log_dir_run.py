@@ -320,8 +320,8 @@ class LogDirRun:
         }
         is_all_done = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
         is_complete = is_all_done and not self._inventory.left_out
-        # What was refused, or not chosen, in a clean dir is as clean as before: a broker must not recover it.
-        # Unless the changes of an interrupted run were begun there
+        # What was refused, or not chosen, in a clean dir is as clean as before, unless an interrupted run has begun to
+        # change it: a broker must not recover it.
         stays_clean = (
             self._had_marker
             and all(result.report.status != "failed" for result in results.values())

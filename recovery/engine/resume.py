@@ -148,11 +148,8 @@ class RunJournal:
 
     def _refuse_unmarked(self, place: str | None) -> None:
         if self._has_unmarked:
-            where = (
-                "without --quarantine-dir"
-                if place is None
-                else f"with --quarantine-dir {shell_line([place])}"
-            )
+            option = "--quarantine-dir"
+            where = f"without {option}" if place is None else f"with {shell_line([option, place])}"
             raise UnsafeError(
                 f"{self._log_dir}: it was clean before the run that was interrupted, which has taken the "
                 "clean-shutdown marker away; a run that does not go on with that one would cut what the marker says "
@@ -163,13 +160,15 @@ class RunJournal:
     @property
     def _has_unmarked(self) -> bool:
         """Whether the interrupted run has taken the marker of a clean log dir, and nobody has been there since."""
-        return (
-            self._journal is not None
-            and self._journal.header.had_clean_shutdown
-            and self.unmarking() is not None
-            and not has_marker(self._log_dir)
-            and self._log_dir_objection() is None
-        )
+        with contextlib.suppress(JournalError):  # what cannot be read says nothing
+            return (
+                self._journal is not None
+                and self._journal.header.had_clean_shutdown
+                and self.unmarking() is not None
+                and not has_marker(self._log_dir)
+                and self._log_dir_objection() is None
+            )
+        return False
 
     def check_configuration(
         self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None
