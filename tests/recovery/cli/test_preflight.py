@@ -111,7 +111,7 @@ def test_force_ignores_the_marker(ram_path: Path) -> None:
     forced = recover(sample, "--force")
     assert forced.exit_code == 2
     assert "the clean-shutdown marker is wrong" not in str(forced.report)
-    assert [log_dir["hadCleanShutdown"] for log_dir in forced.report["logDirs"]] == [False, False]
+    assert [log_dir["hadCleanShutdown"] for log_dir in forced.report["logDirs"]] == [True, True]
 
 
 def test_a_pipe_for_a_lock_is_not_waited_for(sample: Sample) -> None:
