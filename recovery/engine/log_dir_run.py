@@ -86,7 +86,7 @@ class LogDirRun:
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
         self._may_map = is_local(inventory.log_dir)
-        self._had_marker = self._is_marker_gone = False
+        self._is_marker_gone = False
         self._is_journal_tried = False
         self._threads: list[threading.Thread] = []
         self._works_itself = False
@@ -99,8 +99,6 @@ class LogDirRun:
         """Start the threads."""
         self._started_s = time.monotonic()
         self._free_bytes = free_bytes(self._inventory.log_dir)
-        # Whether or not --force ignores it; an interrupted run may have removed it
-        self._had_marker = has_marker(self._inventory.log_dir) or self._journal.unmarking() is not None
         self._refuse_folders()
         count = min(self._job.thread_count, most_busy_threads(self._inventory.tasks))
         self._threads = start_threads(count, self._work, name=f"log-recovery-{self._inventory.log_dir}")
@@ -323,7 +321,7 @@ class LogDirRun:
         # What was refused, or not chosen, in a clean dir is as clean as before, unless an interrupted run has begun to
         # change it: a broker must not recover it.
         stays_clean = (
-            self._had_marker
+            self._inventory.had_marker
             and all(result.report.status != "failed" for result in results.values())
             and self._journal.entered_folders <= logs.keys()
         )
@@ -345,8 +343,8 @@ class LogDirRun:
         if not self._dry_run:
             write_handoff(log_dir, plan, self._journal, self._quarantine, is_changed=is_changed)
         written = [action.name for action in plan.actions if isinstance(action, WriteFile)]
-        had_marker = has_marker(log_dir)
-        marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
+        is_as_before = not (self._dry_run and is_changed)
+        marker = CLEAN_SHUTDOWN_FILE in written or (has_marker(log_dir) and is_as_before)
         duration_ms = int((time.monotonic() - self._started_s) * 1000)
         earlier_cuts = self._untold_cuts()
         if not self._dry_run:
@@ -412,7 +410,7 @@ class LogDirRun:
         """Return the report of the dir: what is always known of it, and *fields*."""
         return LogDirReport(
             log_dir=self._inventory.log_dir,
-            had_clean_shutdown=self._had_marker,
+            had_clean_shutdown=self._inventory.had_marker,
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             not_chosen=self._inventory.left_out,

@@ -173,7 +173,7 @@ class LogDirProcess:
         return LogDirReport(
             log_dir=job.log_dir,
             status="interrupted" if is_asked else "offline",
-            had_clean_shutdown=inventory.had_clean_shutdown,
+            had_clean_shutdown=inventory.had_marker,
             marker=reported_marker(job.log_dir),
             partitions=()
             if is_asked

@@ -165,8 +165,12 @@ def _files_of(partitions: Sequence[PartitionReport]) -> str:
 
     Nothing if a log has different problems: each has its own files before it.
     """
-    names = [] if any(map(_has_different_problems, partitions)) else _own_files(partitions)
-    return f"{listed_text(names, _MOST_NAMED)}: " if names else ""
+    return "" if any(map(_has_different_problems, partitions)) else _before(_own_files(partitions))
+
+
+def _before(names: Collection[str]) -> str:
+    """Return *names* to stand before what is said of them."""
+    return f"{listed_text(sorted(names), _MOST_NAMED)}: " if names else ""
 
 
 def _own_files(partitions: Sequence[PartitionReport]) -> list[str]:
@@ -214,24 +218,20 @@ def _reasons(partition: PartitionReport) -> Sequence[str]:
 def _why(partition: PartitionReport) -> tuple[str, ...]:
     """Return why a log was left alone, in words that are the same for others with the same problem."""
     if partition.problems:  # several files may have the same
-        details: dict[str, list[str]] = {}
+        files: dict[str, set[str]] = {}
+        details: dict[str, dict[str, None]] = {}
         for problem in partition.problems:
-            details.setdefault(shared_remedy(problem, partition.log_dir), []).append(
-                f"{_files_with(problem, partition)}{problem.detail}"
-            )
+            files.setdefault(problem.detail, set()).update(_files_in(partition, [problem]))
+            details.setdefault(shared_remedy(problem, partition.log_dir), {})[problem.detail] = None
+        # Where all is the same, the files of several logs stand before it together
+        told = {
+            detail: f"{_before(names) if len(files) > 1 else ''}{detail}" for detail, names in files.items()
+        }
         return tuple(
-            f"{'; '.join(dict.fromkeys(alike))}. Remedy: {remedy}" for remedy, alike in details.items()
+            f"{'; '.join(told[detail] for detail in alike)}. Remedy: {remedy}"
+            for remedy, alike in details.items()
         )
     return tuple(reason.replace(_path(partition), "...") for reason in partition.reasons)
-
-
-def _files_with(problem: Problem, partition: PartitionReport) -> str:
-    """Return the files of a log that have *problem*, to stand before it if the log has different ones."""
-    if not _has_different_problems(partition):
-        return ""
-    alike = (one for one in partition.problems if one.detail == problem.detail)
-    names = sorted(_files_in(partition, alike))
-    return f"{listed_text(names, _MOST_NAMED)}: " if names else ""
 
 
 def _cut_lines(partition: PartitionReport, verb: str, quarantine: str | None) -> Iterator[str]:

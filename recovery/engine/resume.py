@@ -218,7 +218,8 @@ class RunJournal:
             return inventory, objection
         was_clean, now_ms = self._journal.header.had_clean_shutdown, self._journal.header.now_ms
         tasks = tuple(replace(task, had_clean_shutdown=was_clean, now_ms=now_ms) for task in inventory.tasks)
-        return replace(inventory, had_clean_shutdown=was_clean, tasks=tasks), None
+        had_marker = inventory.had_marker or self.unmarking() is not None
+        return replace(inventory, had_clean_shutdown=was_clean, had_marker=had_marker, tasks=tasks), None
 
     def _objection(self, inventory: LogDirInventory, *, is_configuration_another: bool) -> str | None:
         if self._journal is None:

@@ -418,12 +418,13 @@ class Engine:
 
     def _offline_reports(self) -> list[LogDirReport]:
         """Return the reports of the log dirs that are offline, and left as they are."""
+        markers = {log_dir: reported_marker(log_dir) for log_dir in self._offline}
         return [
             LogDirReport(
                 log_dir=log_dir,
                 status="offline",
-                had_clean_shutdown=bool(reported_marker(log_dir)),
-                marker=reported_marker(log_dir),
+                had_clean_shutdown=bool(markers[log_dir]),
+                marker=markers[log_dir],
                 partitions=(),
                 error=error_text(offline.error),
                 problems=offline.problems,

@@ -81,6 +81,7 @@ class LogDirInventory:
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
         blockers: what makes it do so, or not start, though the logs can be recovered.
         notes: what was ignored or assumed.
+        had_marker: whether the marker was there, be it ignored or not.
     """
 
     log_dir: str
@@ -94,6 +95,7 @@ class LogDirInventory:
     problems: tuple[Problem, ...] = ()
     blockers: tuple[Problem, ...] = ()
     notes: tuple[Problem, ...] = ()
+    had_marker: bool = False
 
     @property
     def log_count(self) -> int:
@@ -264,7 +266,8 @@ class _Listing:
         ignores_marker: bool,
     ) -> LogDirInventory:
         names = self._folder_names()
-        had_clean_shutdown = self._has_marker() and not ignores_marker
+        had_marker = self._has_marker()
+        had_clean_shutdown = had_marker and not ignores_marker
         self._look_at_rights()
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
@@ -313,6 +316,7 @@ class _Listing:
             problems=tuple(self._problems),
             blockers=tuple(self._blockers),
             notes=tuple(self._notes),
+            had_marker=had_marker,
         )
 
     def _has_marker(self) -> bool:

@@ -52,10 +52,10 @@ class SavedFiles:
             opened_stored(run, f"{folder}/{saved.stored}") as descriptor,
         ):
             problem = content_problem(descriptor, saved.size_bytes, saved.digest)
-            if problem is None and self._user.lacks(os.fstat(descriptor), "r"):
-                raise OSError(errno.EACCES, f"not readable by {self._user.name}, the broker's user", path)
             if problem is not None:
                 raise OSError(errno.EIO, problem, path)
+            if self._user.lacks(os.fstat(descriptor), "r"):
+                raise OSError(errno.EACCES, f"not readable by {self._user.name}, the broker's user", path)
             yield descriptor
 
     def check(self, folder: str, saved: Saved) -> None:
