@@ -1,4 +1,5 @@
 import java.io.BufferedWriter;
+import java.io.PrintStream;
 import java.lang.instrument.Instrumentation;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
@@ -12,8 +13,9 @@ import javax.management.MBeanServer;
 import javax.management.ObjectName;
 
 /**
- * A Java agent that writes down every value which the recovery gauges of a broker (KIP-831) take, read through JMX inside of the
- * broker's JVM some hundred times a second.
+ * A Java agent that writes down the values which the recovery gauges of a broker (KIP-831) take, read through JMX inside of the
+ * broker's JVM some hundred times a second, and by each thread that has printed a line of its log, before it goes on: a thread says
+ * what it begins, so none of its values is missed however busy the machine is.
  *
  * A line for each change: milliseconds since the epoch, the MBean, its value (`null`, or `gone` when there is no such MBean any
  * more), separated by tabs. The argument is the file.
@@ -21,38 +23,58 @@ import javax.management.ObjectName;
 public final class GaugeRecorder {
     private static final String PATTERN = "kafka.log:type=LogManager,name=remaining*,*";
 
-    private GaugeRecorder() {
+    private final MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+    private final BufferedWriter out;
+    private final ObjectName pattern;
+    private Map<String, String> known = new HashMap<>();
+
+    private GaugeRecorder(Path file) throws Exception {
+        out = Files.newBufferedWriter(file);
+        pattern = new ObjectName(PATTERN);
     }
 
-    public static void premain(String file, Instrumentation instrumentation) {
-        Thread recorder = new Thread(() -> record(Path.of(file)), "gauge-recorder");
-        recorder.setDaemon(true);
-        recorder.setPriority(Thread.MAX_PRIORITY);
-        recorder.start();
+    public static void premain(String file, Instrumentation instrumentation) throws Exception {
+        GaugeRecorder recorder = new GaugeRecorder(Path.of(file));
+        System.setOut(new PrintStream(System.out, true) {
+            @Override
+            public void write(byte[] bytes, int offset, int length) {
+                super.write(bytes, offset, length);
+                recorder.look();
+            }
+        });
+        Thread thread = new Thread(recorder::lookAgainAndAgain, "gauge-recorder");
+        thread.setDaemon(true);
+        thread.setPriority(Thread.MAX_PRIORITY);
+        thread.start();
     }
 
-    private static void record(Path file) {
-        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
-        Map<String, String> known = new HashMap<>();
-        try (BufferedWriter out = Files.newBufferedWriter(file)) {
-            ObjectName pattern = new ObjectName(PATTERN);
+    private void lookAgainAndAgain() {
+        try {
             while (true) {
-                Map<String, String> now = read(server, pattern);
-                long nowMs = System.currentTimeMillis();
-                for (String name : new TreeSet<>(known.keySet())) {
-                    if (!now.containsKey(name)) {
-                        out.write(nowMs + "\t" + name + "\tgone\n");
-                    }
-                }
-                for (Map.Entry<String, String> entry : now.entrySet()) {
-                    if (!entry.getValue().equals(known.get(entry.getKey()))) {
-                        out.write(nowMs + "\t" + entry.getKey() + "\t" + entry.getValue() + "\n");
-                    }
-                }
-                out.flush();
-                known = now;
+                look();
                 Thread.sleep(1);
             }
+        } catch (InterruptedException error) {
+            error.printStackTrace();
+        }
+    }
+
+    private synchronized void look() {
+        try {
+            Map<String, String> now = read(server, pattern);
+            long nowMs = System.currentTimeMillis();
+            for (String name : new TreeSet<>(known.keySet())) {
+                if (!now.containsKey(name)) {
+                    out.write(nowMs + "\t" + name + "\tgone\n");
+                }
+            }
+            for (Map.Entry<String, String> entry : now.entrySet()) {
+                if (!entry.getValue().equals(known.get(entry.getKey()))) {
+                    out.write(nowMs + "\t" + entry.getKey() + "\t" + entry.getValue() + "\n");
+                }
+            }
+            out.flush();
+            known = now;
         } catch (Exception error) {
             error.printStackTrace();
         }
