@@ -72,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         options = EstimateOptions(
             config=properties.values,
             config_notes=properties.notes,
+            is_config_complete=arguments.config is not None,
             topic_configs=topic_configs_of(arguments),
             release=arguments.release,
             sample_bytes=DEFAULT_SAMPLE_BYTES if given is None else given,

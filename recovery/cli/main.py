@@ -117,7 +117,7 @@ class _Parser(argparse.ArgumentParser):
     def _meant(self, unknown: Iterable[str]) -> str:
         """Return which of this command's options are near to *unknown* ones, as the end of a sentence."""
         given = (word.partition("=")[0] for word in unknown if word.startswith("--"))
-        near = (similar_names(option, self._option_string_actions, least=0.7) for option in given)
+        near = (similar_names(option, self._option_string_actions, least=0.8) for option in given)
         return question([*itertools.chain.from_iterable(near)])
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - argparse's

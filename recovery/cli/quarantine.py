@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TextIO
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
@@ -32,7 +35,7 @@ examples:
 exit codes:
   0  done
   1  usage error, or no log dir can be looked at
-  2  something is missing, or not what it was (--verify)
+  2  something is missing, or unknown to the manifest, or not what it was (--verify)
   3  a journal cannot be read
   4  some log dirs cannot be looked at, the rest are listed
 """
@@ -137,7 +140,7 @@ def run_purge(arguments: argparse.Namespace) -> int:
     for log_dir in log_dirs:
         _refuse_missing(log_dir, quarantine_dir)
     is_asking = arguments.all and not (arguments.yes or arguments.dry_run)
-    if is_asking and sys.stdin.isatty() and sys.stderr.isatty():
+    if is_asking and sys.stdin.isatty():
         planned = purge(log_dirs, quarantine_dir, is_chosen, dry_run=True)
         _ask_for_all(PurgeReport(dry_run=True, log_dirs=planned))
     with open_tally(arguments.progress, "Removing what is in quarantine", "files") as tally:
@@ -158,10 +161,25 @@ def _ask_for_all(planned: PurgeReport) -> None:
     if not planned.run_count:
         return
     amount = f"{count_text(planned.run_count, 'run')}, {bytes_text(planned.freed_bytes)}"
-    sys.stderr.write(f"{amount}: undo cannot put this back once it is removed. Go on? [y/N] ")
-    sys.stderr.flush()
+    with _shown_question() as stream:
+        stream.write(f"{amount}: undo cannot put this back once it is removed. Go on? [y/N] ")
+        stream.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was removed. Remedy: answer y, or give --yes")
+
+
+@contextlib.contextmanager
+def _shown_question() -> Iterator[TextIO]:
+    """Yield standard error; where that goes elsewhere, the terminal on which the answer is typed."""
+    if sys.stderr.isatty():
+        yield sys.stderr
+        return
+    try:
+        terminal = open(os.ttyname(sys.stdin.fileno()), "w")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UsageError("nobody can be asked here. Remedy: give --yes") from error
+    with terminal:
+        yield terminal
 
 
 def _listing(arguments: argparse.Namespace, tally: Tally) -> QuarantineListing:
@@ -191,14 +209,14 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
     """
     from recovery.logdir.quarantine_place import possible_roots
     from recovery.logdir.user import access_remedy
-    from recovery.saved.purge import runs_of, unfinished
+    from recovery.saved.purge import hindrance, runs_of, unfinished, untold_runs
     from recovery.saved.report import ListedRun, LogDirListing
-    from recovery.saved.runs import check_run, missing_files
+    from recovery.saved.runs import check_run, is_unfinished, missing_files, unnamed_segments
 
     roots = possible_roots(log_dir, quarantine_dir)
     try:
         _refuse_missing(log_dir, quarantine_dir)
-        runs = runs_of(log_dir, quarantine_dir)
+        runs, untold = runs_of(log_dir, quarantine_dir), untold_runs(log_dir)
         if tally is not None:
             tally.expect(sum(len(run.counted) for run in runs))
         return LogDirListing(
@@ -209,6 +227,8 @@ def _log_dir_listing(log_dir: str, quarantine_dir: str | None, tally: Tally | No
                 ListedRun(
                     run=run,
                     missing=tuple(missing_files(run)),
+                    unnamed=() if is_unfinished(run) else tuple(unnamed_segments(run)),
+                    hindered=hindrance(run, untold),
                     problems=None if tally is None else tuple(check_run(run, tally)),
                 )
                 for run in runs

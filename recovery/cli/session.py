@@ -80,7 +80,8 @@ def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
         if error.errno == errno.EBADF:
             return False
         raise OSError(
-            error.errno, f"what was to be done is done, but the report could not be written: {error.strerror}"
+            error.errno,
+            f"the report could not be written, though the run itself is complete: {error.strerror}",
         ) from error
     except InterruptedRecoveryError as error:
         discard(sys.stdout)

@@ -122,10 +122,13 @@ def run(arguments: argparse.Namespace) -> int:
         )
         print_result("\n".join(lines), signals, form=arguments.format)
         if is_passed_over:
-            finished = "would be finished first" if arguments.dry_run else "is finished"
+            finished = (
+                "has to be finished first. Remedy: undo without --dry-run finishes it"
+                if arguments.dry_run
+                else "is finished. Remedy: start the same command again"
+            )
             raise UsageError(
-                f"--run {arguments.run_name}: not taken back. The undo that was interrupted {finished}. Remedy: start "
-                "the same command again"
+                f"--run {arguments.run_name}: not taken back. The undo that was interrupted {finished}"
             )
     return 0
 

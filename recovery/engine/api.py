@@ -9,13 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from recovery.broker.cluster_metadata import ClusterMetadata
-from recovery.broker.config import (
-    REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
-    REMOTE_STORAGE_ENABLE,
-    BrokerConfig,
-    assumed_defaults,
-)
-from recovery.broker.settings import Layer
+from recovery.broker.config import BrokerConfig, assumed_defaults
+from recovery.broker.remote_storage import assumption_text, remote_storage_of
 from recovery.broker.starting_release import starting_release
 from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
 from recovery.engine.options import RecoverOptions
@@ -178,22 +173,14 @@ def _settings(
     is_config_complete: bool,
     remarks: list[Remark],
 ) -> tuple[BrokerConfig, TopicConfigs]:
-    """Return the broker's settings, the dynamic ones included, and those of the topics.
-
-    Only the complete properties of the broker, or this one setting, say whether it uses tiered storage. If neither is
-    given, a topic that enables tiered storage is assumed to have it: treating its log as a plain one would lose its
-    log start offset.
-    """
+    """Return the broker's settings, the dynamic ones included, and those of the topics."""
     if metadata is None and topic_configs is None and is_config_complete:
         _refuse_missing_metadata_dir(broker)
-    is_said = is_config_complete or any(
-        REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name in layer.values for layer in broker.layers
-    )
     known_metadata = ClusterMetadata() if metadata is None else metadata
-    tiered = [] if is_said else _tiered_topics(known_metadata.topic_configs, topic_configs or {})
-    key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
-    if tiered:
-        broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
+    remote_storage = remote_storage_of(
+        broker, (known_metadata.topic_configs, topic_configs or {}), is_config_complete=is_config_complete
+    )
+    broker = remote_storage.broker
     remarks += _warnings(*without_effect(topic_configs or {}, topics_here))
     if not is_config_complete:
         dynamic = (known_metadata.cluster_default, known_metadata.broker(node_id))
@@ -213,29 +200,13 @@ def _settings(
         overrides=topic_configs or {},
         topic_ids=None if metadata is None else metadata.topic_ids,
         is_metadata_whole=known_metadata.damage is None,
-        is_remote_storage_known=is_said,
+        is_remote_storage_known=remote_storage.is_known,
         is_config_complete=is_config_complete,
     )
-    if assumed_here := [
-        topic for topic in tiered if topic in topics_here and topics.settings_of(topic).remote_log_enabled
-    ]:
-        text = f"{', '.join(assumed_here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
-        remarks.append(Remark(text=text, level="warning"))
+    here = [topic for topic in remote_storage.wanted_by if topic in topics_here]
+    if tiered := [topic for topic in here if topics.settings_of(topic).remote_log_enabled]:
+        remarks += _warnings(assumption_text(tiered))
     return broker, topics
-
-
-def _tiered_topics(
-    records: Mapping[str, Mapping[str, str]], overrides: Mapping[str, Mapping[str, str]]
-) -> list[str]:
-    """Return the topics whose own settings enable tiered storage."""
-    name, kind = REMOTE_STORAGE_ENABLE.name, REMOTE_STORAGE_ENABLE.kind
-    texts = {
-        topic: config[name]
-        for configs in (records, overrides)
-        for topic, config in configs.items()
-        if name in config
-    }
-    return sorted(topic for topic, text in texts.items() if kind.read(text))
 
 
 def _refuse_missing_metadata_dir(broker: BrokerConfig) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.config import RECOVERY_THREADS, BrokerConfig
+from recovery.broker.remote_storage import assumption_text, remote_storage_of
 from recovery.broker.starting_release import starting_release
 from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.engine.pool import processes_pay
@@ -226,16 +227,26 @@ def _broker_facts(dirs: BrokerDirs, options: EstimateOptions, *, is_place_config
     metadata = _metadata(metadata_first, texts)
     release = starting_release(options.release, metadata, identity.node_id)
     texts += [release.warning] if release.warning else []
-    broker = dirs.broker
+    topic_records = {} if metadata is None else metadata.topic_configs
+    is_complete = is_place_configured if options.is_config_complete is None else options.is_config_complete
+    remote_storage = remote_storage_of(
+        dirs.broker, (topic_records, overrides), is_config_complete=is_complete
+    )
+    broker = remote_storage.broker
     if metadata is not None:
         texts += _later_threads(broker, metadata, identity.node_id)
         own = metadata.broker(identity.node_id)
         broker = broker.with_dynamic(cluster_default=metadata.cluster_default, broker=own)
     configs = TopicConfigs(
-        broker=broker, records={} if metadata is None else metadata.topic_configs, overrides=overrides
+        broker=broker,
+        records=topic_records,
+        overrides=overrides,
     )
     for topic in overrides:
         configs.config_of(topic)  # what was given for this run must be right
+    here = [topic for topic in remote_storage.wanted_by if topic in topics_here]
+    if tiered := [topic for topic in here if _settings_of(topic, configs).remote_log_enabled]:
+        texts.append(assumption_text(tiered))
     return _BrokerFacts(
         settings_of=lambda topic: _settings_of(topic, configs),
         thread_count=broker.recovery_threads_per_data_dir,

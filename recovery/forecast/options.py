@@ -16,6 +16,8 @@ class EstimateOptions:
 
     Attributes:
         config: the broker's properties, as in its server.properties.
+        is_config_complete: whether these are all of the broker's properties; None means yes if the log dirs come from
+            them.
         config_notes: remarks about where they come from; they become notes of the report.
         topic_configs: settings by topic; they win over those in the metadata log.
         release: of the broker that would start: `auto`, `4.3` or `4.4`.
@@ -25,6 +27,7 @@ class EstimateOptions:
     """
 
     config: Mapping[str, str] | None = None
+    is_config_complete: bool | None = None
     config_notes: tuple[str, ...] = ()
     topic_configs: Mapping[str, Mapping[str, str]] | None = None
     release: str = "auto"

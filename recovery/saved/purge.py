@@ -48,6 +48,19 @@ from segfmt.filenames import read_folder_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Hindrance:
+    """Why a purge leaves a run whole.
+
+    Attributes:
+        rule: the same as an identifier: untold-cuts or foreign-file.
+    """
+
+    reason: str
+    remedy: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PurgedRun:
     """What became of one run.
 
@@ -140,18 +153,36 @@ def purge(
 def _purged(
     log_dir: str, runs: Iterable[QuarantineRun], releases: Releases, *, dry_run: bool, tally: Tally
 ) -> Iterator[PurgedRun]:
-    """Purge *runs* and yield what becomes of each; one with cuts that no report has mentioned stays."""
-    entries = CutLedger(log_dir).entries()
-    untold = {os.path.basename(entry.quarantine) for entry in entries if entry.cuts and entry.quarantine}
+    """Purge *runs* and yield what becomes of each."""
+    untold = untold_runs(log_dir)
     for run in runs:
-        if run.name in untold:
-            problem = (
-                "it holds what was cut and has not been reported yet. Nothing of this run was removed. Remedy: run "
-                "recover, whose report mentions it, then purge again"
-            )
-            yield PurgedRun(run=run, file_count=0, freed_bytes=0, problem=problem, rule="untold-cuts")
-        else:
-            yield _purge_run(run, releases, dry_run, tally)
+        yield _purge_run(run, hindrance(run, untold), releases, dry_run, tally)
+
+
+def untold_runs(log_dir: str) -> frozenset[str]:
+    """Return the names of the runs that hold what was cut from *log_dir* and has not been reported yet."""
+    entries = CutLedger(log_dir).entries()
+    return frozenset(
+        os.path.basename(entry.quarantine) for entry in entries if entry.cuts and entry.quarantine
+    )
+
+
+def hindrance(run: QuarantineRun, untold: Collection[str]) -> Hindrance | None:
+    """Return why a purge would leave *run*, None if it would not; *untold* is of `untold_runs`."""
+    if run.name in untold:
+        return Hindrance(
+            reason="it holds what was cut and has not been reported yet",
+            remedy="run recover, whose report mentions it, then purge again",
+            rule="untold-cuts",
+        )
+    if foreign := foreign_files(run):
+        return Hindrance(
+            reason=f"{listed_text(foreign, 3)}: not named by the manifest with this kind and size: a foreign file, or "
+            "a copy made by a run that was killed",
+            remedy="move it away, then purge again",
+            rule="foreign-file",
+        )
+    return None
 
 
 def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
@@ -214,20 +245,19 @@ def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
     return False
 
 
-def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool, tally: Tally) -> PurgedRun:
-    foreign = foreign_files(run)
-    if foreign:
+def _purge_run(
+    run: QuarantineRun, hindered: Hindrance | None, releases: Releases, dry_run: bool, tally: Tally
+) -> PurgedRun:
+    if hindered is not None:
         return PurgedRun(
             run=run,
             file_count=0,
             freed_bytes=0,
-            rule="foreign-file",
-            problem=f"{listed_text(foreign, 3)}: not named by the manifest with this kind and size: a foreign "
-            "file, or a copy made by a run that was killed. Nothing of this run was removed. Remedy: move it away, "
-            "then purge again",
+            problem=f"{hindered.reason}. Nothing of this run was removed. Remedy: {hindered.remedy}",
+            rule=hindered.rule,
         )
     removed: list[FoundFile] = []
-    problem = None
+    problem: str | None = None
     if dry_run:
         removed.extend(run.files)
     else:
@@ -235,9 +265,13 @@ def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool, tally: Tal
             _remove(run, {file.path: file for file in run.files}, removed, on_removed=tally.add)
         except OSError as error:
             problem = f"{error_text(error)}. Remedy: {_remedy(error, run.path)}"
-    freed_bytes = sum(releases.release(file) for file in removed)
-    rule = None if problem is None else "io-error"
-    return PurgedRun(run=run, file_count=len(removed), freed_bytes=freed_bytes, problem=problem, rule=rule)
+    return PurgedRun(
+        run=run,
+        file_count=len(removed),
+        freed_bytes=sum(releases.release(file) for file in removed),
+        problem=problem,
+        rule=None if problem is None else "io-error",
+    )
 
 
 def _remedy(error: OSError, path: str) -> str:

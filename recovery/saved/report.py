@@ -18,7 +18,7 @@ from recovery.errors import without_path
 from recovery.plan.manifest import StoredEntry, StoredLog
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text, duration_text, listed_text
-from recovery.saved.purge import LogDirPurge, PurgedRun
+from recovery.saved.purge import Hindrance, LogDirPurge, PurgedRun
 from recovery.saved.runs import QuarantineRun, exclusive_bytes
 
 _MOST_LOGS = 10
@@ -32,12 +32,26 @@ class ListedRun:
 
     Attributes:
         missing: what was saved and is no longer there, by its path below the run's folder.
+        unnamed: parts of logs that no line of the manifest names, likewise.
+        hindered: why a purge would leave it.
         problems: of all bytes; None if nothing was read.
     """
 
     run: QuarantineRun
     missing: tuple[str, ...] = ()
+    unnamed: tuple[str, ...] = ()
+    hindered: Hindrance | None = None
     problems: tuple[str, ...] | None = None
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether something is not as it was, as far as was looked."""
+        return bool(self.missing or self.unnamed or self.problems)
+
+    @property
+    def freed_bytes(self) -> int:
+        """Bytes on disk that a purge of this run alone would free."""
+        return 0 if self.hindered else exclusive_bytes(self.run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +84,7 @@ class QuarantineListing:
         errors = [log_dir.error is not None for log_dir in self.log_dirs]
         if any(errors):
             return EXIT_ERROR if all(errors) else EXIT_PARTIAL
-        is_damaged = any(
-            listed.problems or listed.missing for log_dir in self.log_dirs for listed in log_dir.runs
-        )
+        is_damaged = any(listed.is_damaged for log_dir in self.log_dirs for listed in log_dir.runs)
         return EXIT_DAMAGE if is_damaged else EXIT_DONE
 
     def to_json(self) -> str:
@@ -100,7 +112,10 @@ class QuarantineListing:
             "ageMs": self.now_ms - run.started_ms,
             "files": len(run.files),
             "bytes": run.size_bytes,
-            "freedBytes": exclusive_bytes(run),
+            "freedBytes": listed.freed_bytes,
+            "hindered": None
+            if listed.hindered is None
+            else {"rule": listed.hindered.rule, "reason": listed.hindered.reason},
             "logBytes": sum(log.size_bytes for log in run.logs),
             "logs": [
                 {
@@ -115,6 +130,7 @@ class QuarantineListing:
             "derived": len(run.counted) - len(run.saved),
             "reasons": _reasons(run.saved),
             "missing": list(listed.missing),
+            "unnamed": list(listed.unnamed),
             "problems": None if listed.problems is None else list(listed.problems),
         }
 
@@ -150,9 +166,11 @@ class QuarantineListing:
             f"  {run.path}",
             f"    {_when(run)}, {_age(self.now_ms - run.started_ms)}: {cut if logs else 'nothing of a log'}; "
             f"{count_text(len(run.files), 'file')}, {bytes_text(run.size_bytes)} "
-            f"({bytes_text(exclusive_bytes(run))} freed by a purge)",
+            f"({bytes_text(listed.freed_bytes)} freed by a purge)",
             *(f"    {problem}" for problem in _damages(listed, most=most)),
         ]
+        if listed.hindered is not None:
+            lines.append(f"    a purge would leave this run: {listed.hindered.reason}")
         missing = frozenset(listed.missing)
         lines += [
             f"    {log.partition}: {bytes_text(log.size_bytes)}, {_offsets(log)}{'; '.join(log.reasons)}"
@@ -165,7 +183,7 @@ class QuarantineListing:
         if most is not None and len(run.moved) > most:
             lines.append(f"    and {len(run.moved) - most:,} more moved here (-v lists them)")
         lines += _other_lines(run)
-        if listed.problems == ():
+        if listed.problems is not None and not listed.is_damaged:
             lines.append("    verified: everything is there")
         return lines
 
@@ -252,20 +270,26 @@ class PurgeReport:
 def _damages(listed: ListedRun, *, most: int | None) -> list[str]:
     """Return what is wrong with a run as text: what is the same of several files once."""
     most_named = None if most is None else _MOST_NAMED
+    damages: list[str] = []
+    if listed.unnamed:
+        count, names = count_text(len(listed.unnamed), "part"), listed_text(listed.unnamed, most_named)
+        damages.append(
+            f"UNKNOWN {count} of logs ({names}): no line of the manifest names them. Either it has lost lines, or a "
+            "run was killed before it wrote them, and the log still has these bytes. Remedy: undo --dry-run tells which"
+        )
     if listed.problems is None:
-        if not listed.missing:
-            return []
-        count, names = count_text(len(listed.missing), "file"), listed_text(listed.missing, most_named)
-        return [
-            f"MISSING {count} of those that were saved here ({names}): removed by "
-            "hand, or by a purge that was interrupted. Remedy: purge the run again if that was to be, else look for "
-            "them"
-        ]
+        if listed.missing:
+            count, names = count_text(len(listed.missing), "file"), listed_text(listed.missing, most_named)
+            damages.append(
+                f"MISSING {count} of those that were saved here ({names}): removed by hand, or by a purge that was "
+                "interrupted. Remedy: purge the run again if that was to be, else look for them"
+            )
+        return damages
     alike: dict[str, list[str]] = {}
     for problem in listed.problems:
         file, _, what = problem.rpartition(": ")
         alike.setdefault(what, []).append(file)
-    return [
+    return damages + [
         f"damaged: {f'{files[0]}: ' if files[0] else ''}{what}"
         if len(files) == 1
         else f"damaged: {len(files):,} files ({listed_text(files, most_named)}): {what}"

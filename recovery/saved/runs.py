@@ -164,16 +164,18 @@ def check_run(run: QuarantineRun, tally: Tally | None = None) -> list[str]:
     """
     tally = tally or Tally()
     problems = list(run.manifest.problems)
-    if run.manifest.has_torn_end and not any(is_there(os.path.join(run.root, name)) for name in JOURNALS):
+    if run.manifest.has_torn_end and not is_unfinished(run):
         problems.append("the last line of the manifest is cut off, and no run or undo is to be resumed")
     with opened_folder(run.root) as root, opened_folder(run.name, at=root) as folder:
         for entry in run.counted:
             problems += _problems_of(run, folder, entry)
             tally.add()
-    problems += [
-        f"{path}: a part of a log that no line of the manifest names" for path in unnamed_segments(run)
-    ]
     return problems
+
+
+def is_unfinished(run: QuarantineRun) -> bool:
+    """Return whether a recovery or an `undo` is at work where *run* lies, or was interrupted there."""
+    return any(is_there(os.path.join(run.root, name)) for name in JOURNALS)
 
 
 def missing_files(run: QuarantineRun) -> list[str]:
@@ -192,24 +194,29 @@ def missing_files(run: QuarantineRun) -> list[str]:
 def unnamed_segments(run: QuarantineRun) -> list[str]:
     """Return the parts of logs in the folder of *run* that no line of its manifest names, by path below it.
 
-    Either a run was killed before it entered them, and the log dir still has them, or a line was lost. The contents of
-    a folder that was moved and listed do not count.
+    Either a run was killed before it entered them, and the log dir still has them, or a line was lost. Copies that were
+    begun before a kill and made again later do not count, nor do the contents of a folder that was moved and listed.
     """
-    named = {entry.stored for entry in run.manifest.entries}
+    named = {origin_of(entry.stored) for entry in run.manifest.entries}
     listed = tuple(f"{entry.stored}/" for entry in run.manifest.entries if entry.contents is not None)
     unnamed = (
         file.path
         for file in run.files
-        if file.is_regular and file.path not in named and not file.path.startswith(listed)
+        if file.is_regular and not file.path.startswith(listed) and origin_of(file.path) not in named
     )
-    return sorted(path for path in unnamed if is_segment(name_and_position(path.rpartition("/")[2])[0]))
+    return sorted(path for path in unnamed if is_segment(origin_of(path)[1]))
 
 
-def name_and_position(stored: str) -> tuple[str, int | None]:
-    """Return the name that the file *stored* had, and its first byte's position in that file; None for all of it."""
-    match = _STORED_NAME.fullmatch(stored)
+def origin_of(stored: str) -> tuple[str, str, int | None]:
+    """Return where the file *stored* of a run comes from.
+
+    Returns:
+        The partition's folder, the file's name, and the position of the first byte in it; None for all of it.
+    """
+    folder, _, name = stored.rpartition("/")
+    match = _STORED_NAME.fullmatch(name)
     assert match is not None
-    return match[1], None if match[2] is None else int(match[2])
+    return folder, match[1], None if match[2] is None else int(match[2])
 
 
 @contextlib.contextmanager

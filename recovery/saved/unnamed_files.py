@@ -11,7 +11,7 @@ import os
 from recovery.errors import UnsafeError
 from recovery.plan.undo_plan import Saved
 from recovery.saved.log_dir_state import LogDirState
-from recovery.saved.runs import name_and_position, read_run, unnamed_segments
+from recovery.saved.runs import origin_of, read_run, unnamed_segments
 from recovery.write.digest import look_into
 from segfmt.filenames import DELETED_SUFFIX
 
@@ -29,11 +29,8 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
     run = read_run(*os.path.split(path))
     if run is None:
         return
-    named = {_origin_of(entry.stored) for entry in run.manifest.entries}
     for stored in unnamed_segments(run):
-        if (origin := _origin_of(stored)) in named:  # begun by a run that was killed, and done again later
-            continue
-        folder, name, position = origin
+        folder, name, position = origin_of(stored)
         file = stored.rpartition("/")[2]
         size_bytes, digest = look_into(os.path.join(path, stored), may_skip_zeros=False)
         saved = Saved(
@@ -57,9 +54,3 @@ def remedy_by_hand(path: str, position: int) -> str:
         "Remedy: if another recovery has run since, with another --quarantine-dir, take that back first; else put the "
         f"bytes back by hand, into {path} at byte {position}, then purge that run"
     )
-
-
-def _origin_of(stored: str) -> tuple[str, str, int | None]:
-    """Return the partition, the file, and the position in it from which the file *stored* of a run comes."""
-    folder, _, file = stored.rpartition("/")
-    return folder, *name_and_position(file)

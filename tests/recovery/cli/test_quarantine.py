@@ -186,6 +186,45 @@ class TestList:
             f"{runs[0].path}: damaged: 4 files (t-0/{names[0]}, t-0/{names[1]}, t-0/{names[2]} and 1 more): missing"
         ]
 
+    @pytest.mark.parametrize("verified", [(), ("--verify",)])
+    def test_a_part_of_a_log_without_a_line_is_damage(
+        self,
+        verified: tuple[str, ...],
+        runs: list[RunBuilder],
+        log_dir: Path,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """Without a manifest nothing says what was cut: it must not pass for nothing."""
+        (runs[0].path / "manifest.jsonl").unlink()
+        stored = "t-0/00000000000000000000.log"
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json", *verified)
+        assert ran.exit_code == 2
+        assert [run["unnamed"] for run in ran.report["logDirs"][0]["runs"]] == [[stored], []]
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "-q", *verified)
+        assert ran.exit_code == 2
+        assert (
+            f"{runs[0].path}: UNKNOWN 1 part of logs ({stored}): no line of the manifest names them"
+            in ran.stdout
+        )
+        begin_run(runs[0].root, log_dir)  # which enters it when it goes on
+        assert Ran(capsys, "list", "--log-dirs", log_dir, *verified).exit_code == 0
+
+    def test_what_a_purge_would_leave_frees_nothing(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (runs[0].path / "note.txt").write_text("mine")
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 0
+        old, new = ran.report["logDirs"][0]["runs"]
+        assert old["freedBytes"] == 0 < new["freedBytes"]
+        assert old["hindered"]["rule"] == "foreign-file"
+        assert new["hindered"] is None
+        text = Ran(capsys, "list", "--log-dirs", log_dir).stdout
+        assert text.count("a purge would leave this run: note.txt: not named by the manifest") == 1
+        assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 4
+        assert runs[0].path.exists()
+        assert not runs[1].path.exists()
+
     def test_what_a_repair_has_moved(
         self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -542,10 +581,14 @@ class TestUsage:
         assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 0
         assert not runs[0].root.exists()
 
-    @pytest.mark.parametrize(("answer", "is_gone"), [("y", True), ("n", False), ("", False)])
+    @pytest.mark.parametrize(
+        ("answer", "is_gone", "errors"),
+        [("y", True, None), ("n", False, None), ("", False, None), ("n", False, subprocess.DEVNULL)],
+    )
     def test_all_is_asked_for_on_a_terminal(
-        self, answer: str, is_gone: bool, runs: list[RunBuilder], log_dir: Path
+        self, answer: str, is_gone: bool, errors: int | None, runs: list[RunBuilder], log_dir: Path
     ) -> None:
+        """Also if standard error goes elsewhere: the question is where the answer is typed."""
         terminal, ours = os.openpty()
         command = [
             sys.executable,
@@ -558,7 +601,7 @@ class TestUsage:
             str(log_dir),
         ]
         with subprocess.Popen(
-            command, cwd=ROOT, stdin=ours, stderr=ours, stdout=subprocess.PIPE, text=True
+            command, cwd=ROOT, stdin=ours, stderr=errors or ours, stdout=subprocess.PIPE, text=True
         ) as process:
             asked = b""
             while b"[y/N] " not in asked:

@@ -117,12 +117,12 @@ def test_an_undo_that_finishes_another_one_says_so(
     capsys.readouterr()
     other = [*undo, "--run", "20200101T000000Z", "--format", form]
     for dry_run, words in (
-        (["--dry-run"], "The undo that was interrupted would be finished first"),
-        ([], "The undo that was interrupted is finished"),
+        (["--dry-run"], "has to be finished first. Remedy: undo without --dry-run finishes it"),
+        ([], "is finished. Remedy: start the same command again"),
     ):
         assert main([*other, *dry_run]) == 1
         told = capsys.readouterr()
-        assert f"--run 20200101T000000Z: not taken back. {words}. Remedy: " in told.err
+        assert f"--run 20200101T000000Z: not taken back. The undo that was interrupted {words}" in told.err
         assert form == "text" or json.loads(told.out)["exitCode"] == 1
     assert differences(before, tree_of(sample.root)) == []
     assert main(other) == 1

@@ -621,6 +621,14 @@ def test_each_option_with_a_typo(words, option, capsys):
     assert f"{typo}; is {option} meant?" in capsys.readouterr().err
 
 
+def test_an_option_of_another_command_is_near_to_none(capsys):
+    """`--force` is the last thing to suggest to somebody who has typed `--once`."""
+    with pytest.raises(SystemExit):
+        main(["recover", "--log-dirs", "x", "--once"])
+    said = capsys.readouterr().err
+    assert "unrecognized arguments: --once. Remedy" in said
+
+
 @pytest.mark.parametrize("release", ["4.2", "44"])
 def test_no_release_is_near_to_another_one(release, capsys):
     with pytest.raises(SystemExit):

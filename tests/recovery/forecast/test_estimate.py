@@ -82,7 +82,30 @@ def held_by_another(log_dir: Path) -> Iterator[None]:
 
 def test_the_options_are_the_documented_ones() -> None:
     names = [field.name for field in fields(recovery.EstimateOptions)]
-    assert names == ["config", "config_notes", "topic_configs", "release", "sample_bytes", "seed"]
+    assert names == [
+        "config",
+        "is_config_complete",
+        "config_notes",
+        "topic_configs",
+        "release",
+        "sample_bytes",
+        "seed",
+    ]
+
+
+@pytest.mark.parametrize("option", ["--log-dirs", "-c"])
+def test_without_a_configuration_tiered_storage_is_assumed_as_in_a_recovery(
+    tmp_path: Path, option: str
+) -> None:
+    """The broker has it on; Kafka's default is off, and would let the log begin after its remote part."""
+    sample = unpack("tiered", tmp_path)
+    where = sample.config if option == "-c" else ",".join(map(str, sample.log_dirs))
+    for command in (("estimate", "--sample-bytes", "0"), ("recover", "--dry-run", "--progress", "log")):
+        done = run(*command, option, where)
+        said = done.stdout + done.stderr
+        assert "is forgotten" not in said
+        is_assumed = "remote.storage.enable=true, so remote.log.storage.system.enable=true is assumed" in said
+        assert is_assumed == (option == "--log-dirs")
 
 
 def lose_indexes(sample: Sample) -> None:
