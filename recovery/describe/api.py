@@ -11,6 +11,7 @@ from recovery.describe.options import DescribeOptions
 from recovery.describe.report import LogDirsReport
 from recovery.errors import UsageError
 from recovery.logdir.dirs import find_broker_dirs
+from recovery.several import several
 from recovery.watch.tally import Tally
 
 
@@ -35,6 +36,8 @@ def describe_log_dirs(
             topic that there is not; no broker gave an answer.
     """
     options, tally = replace(options or DescribeOptions(), **changes), tally or Tally()
+    for argument, names in (("topics", options.topics), ("brokers", options.brokers)):
+        several(argument, names or ())
     if options.bootstrap_servers is None:
         report = _from_files(log_dirs, options, tally)
     else:

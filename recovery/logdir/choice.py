@@ -9,6 +9,7 @@ from typing import Protocol
 from recovery.errors import UsageError
 from recovery.misspelling import question, similar_names
 from recovery.quantity import listed_text
+from recovery.several import several
 from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
 _NAMED = 5
@@ -135,10 +136,11 @@ class PartitionChoice:
         partitions: and these, as `<topic>-<partition>`.
 
     Raises:
-        UsageError: one of *partitions* has no number.
+        UsageError: one of *partitions* has no number; an argument of another type.
     """
 
     def __init__(self, topics: Collection[str] = (), partitions: Collection[str] = ()) -> None:
+        topics, partitions = several("topics", topics), several("partitions", partitions)
         if "" in topics:
             raise UsageError(
                 "--topic: the name is empty. Remedy: name a topic; is a variable of the shell empty?"

@@ -18,6 +18,7 @@ from recovery.errors import UnsafeError, UsageError
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import possible_roots
 from recovery.read.file_system import absolute, is_folder, is_same, is_there, nearest
+from recovery.several import several
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
@@ -80,9 +81,15 @@ def find_broker_dirs(
         may_be_missing: which log dirs that are not there are accepted, as those that are offline.
 
     Raises:
-        UsageError: a path that is missing, relative or named twice, or a quarantine inside one, or without a name.
+        UsageError: a path that is missing, relative or named twice, or a quarantine inside one, or without a name; an
+            argument of another type.
         UnsafeError: a folder that no broker has ever opened.
     """
+    if not isinstance(properties, Mapping):
+        raise UsageError(
+            f"config={properties!r}: expected the broker's properties by name. Remedy: "
+            "segfmt.properties.read_properties makes them of the bytes of a file"
+        )
     broker = _broker_config(log_dirs, properties)
     if log_dirs is None:
         _refuse_relative(broker)
@@ -134,10 +141,11 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
 def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:
     if log_dirs is None:
         return BrokerConfig.from_properties(properties)
-    if not log_dirs:
+    paths = several("log_dirs", log_dirs)
+    if not paths:
         raise UsageError("no log dir given")
     return BrokerConfig.from_properties(
-        properties, overrides=(Layer(LOG_DIRS_OPTION, {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
+        properties, overrides=(Layer(LOG_DIRS_OPTION, {"log.dirs": ",".join(map(os.fspath, paths))}),)
     )
 
 

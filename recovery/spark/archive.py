@@ -23,6 +23,7 @@ from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 from recovery.archive.layouts.layouts import AUTO
 from recovery.archive.options import ArchiveOptions
 from recovery.extras import ARCHIVE, load
+from recovery.several import several
 from recovery.spark.choice import AUTO as AUTO_ENGINE
 from recovery.spark.choice import EngineChoice
 from recovery.spark.session import open_session
@@ -59,11 +60,11 @@ def inventory(
     options = ArchiveOptions(
         url=url,
         layout=layout,
-        metadata=tuple(metadata),
+        metadata=several("metadata", metadata),
         files_from=files_from,
         output=output,
-        topics=tuple(topics),
-        partitions=tuple(partitions),
+        topics=several("topics", topics),
+        partitions=several("partitions", partitions),
     )
     return take_inventory(options, stop=stop)
 
@@ -129,10 +130,10 @@ def verify(
         output=output,
         is_deep=deep,
         is_logs_only=logs_only,
-        topics=tuple(topics),
-        partitions=tuple(partitions),
+        topics=several("topics", topics),
+        partitions=several("partitions", partitions),
         keys=load_aiven_keys(aiven_keys or {}),
-        metadata=tuple(metadata),
+        metadata=several("metadata", metadata),
         files_from=files_from,
         config=config or {},
         config_notes=tuple(config_notes),
@@ -187,10 +188,10 @@ def recover(
         rebuilds=True,
         is_in_place=in_place,
         is_deep=deep,
-        topics=tuple(topics),
-        partitions=tuple(partitions),
+        topics=several("topics", topics),
+        partitions=several("partitions", partitions),
         keys=load_aiven_keys(aiven_keys or {}),
-        metadata=tuple(metadata),
+        metadata=several("metadata", metadata),
         files_from=files_from,
         config=config or {},
         config_notes=tuple(config_notes),
