@@ -195,6 +195,8 @@ class PartitionRun:
 
     def _notify_outcome(self, outcome: PartitionOutcome) -> None:
         log_dir, partition, deleted = self._task.log_dir, self._task.folder, outcome.deleted_base_offsets
+        if not is_left_alone(self._task):
+            self.scans.news.cut()
         for file in outcome.orphaned_indexes:
             self._notify(
                 IndexFileProblem(

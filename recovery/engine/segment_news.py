@@ -59,6 +59,7 @@ class SegmentNews:
         self._valid_bytes: dict[int, int] = {}
         self._in_hand: _InHand | None = None
         self._scanned_bytes = 0
+        self._corruptions: list[CorruptionFound] = []
 
     def start(self, thread_num: int, unflushed_count: int) -> None:
         """Hear which thread loads the log, and how many segments it will most likely recover."""
@@ -97,7 +98,7 @@ class SegmentNews:
         in_hand = self._in_hand
         assert in_hand is not None  # it was begun
         if scan.valid_bytes < request.part.size_bytes and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS:
-            self._notify_corruption(request, scan)
+            self._corruptions.append(self._corruption(request, scan))
         in_hand.valid_bytes = scan.valid_bytes
         in_hand.was_scanned_before = was_scanned_before
         if scan.stop is Stop.OFFSET_OVERFLOW:  # it is split, and what it is split into has its turn
@@ -137,6 +138,11 @@ class SegmentNews:
         """Hear that the log is refused: the segment in hand is not recovered."""
         self._in_hand = None
 
+    def cut(self) -> None:
+        """Hear that the log is cut where it is damaged. Until then it may be refused, and nothing is cut."""
+        for corruption in self._corruptions:
+            self._notify(corruption)
+
     def read_so_far(self) -> ReadSoFar:
         """Return what was read, and found in order, up to now."""
         return ReadSoFar(
@@ -157,16 +163,14 @@ class SegmentNews:
             )
         )
 
-    def _notify_corruption(self, request: ScanRequest, scan: RawScan) -> None:
-        self._notify(
-            CorruptionFound(
-                log_dir=self._task.log_dir,
-                partition=self._task.folder,
-                base_offset=request.base_offset,
-                truncate_position=scan.valid_bytes,
-                truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
-                reason=cut_cause(scan).reason,
-                found_invalid_messages=scan.stop not in (Stop.END, Stop.TORN),
-                found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
-            )
+    def _corruption(self, request: ScanRequest, scan: RawScan) -> CorruptionFound:
+        return CorruptionFound(
+            log_dir=self._task.log_dir,
+            partition=self._task.folder,
+            base_offset=request.base_offset,
+            truncate_position=scan.valid_bytes,
+            truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
+            reason=cut_cause(scan).reason,
+            found_invalid_messages=scan.stop not in (Stop.END, Stop.TORN),
+            found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
         )

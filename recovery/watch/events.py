@@ -10,7 +10,8 @@ The order a driver keeps:
                                so that every gauge is there before it moves (or LogDirOffline instead)
         PartitionStarted       one for each log, from the thread that owns it
           SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in the order of its load
-          CorruptionFound, SegmentsDeleted, IndexFileProblem           when there is damage
+          IndexFileProblem                                             when an index is missing or corrupt
+          CorruptionFound, SegmentsDeleted                             once it is decided that it is cut
           SegmentsLeft           if only whole tasks are reported
         PartitionFinished      one for each log, after its plan is applied, also when refused or failed;
                                PartitionChecked from the commands that recover nothing
