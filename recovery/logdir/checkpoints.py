@@ -14,8 +14,11 @@ from recovery.read.file_system import is_there, read_small
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import MalformedCheckpointError
 from segfmt.filenames import (
+    BOOTSTRAP_CHECKPOINT,
+    CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
@@ -30,6 +33,9 @@ WITHOUT_CHECKPOINT = {
 
 OFFSET_CHECKPOINTS = tuple(WITHOUT_CHECKPOINT)
 """Their names."""
+
+LOG_DIR_FILES = frozenset({*OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN_FILE, META_PROPERTIES, BOOTSTRAP_CHECKPOINT})
+"""The names of what a broker keeps in a log dir itself; no file of a partition has one."""
 
 CHECKPOINT_FROM_BACKUP = "put a copy from a backup in its place first, if there is one"
 """The remedy where a broker starts without the lines of a checkpoint."""

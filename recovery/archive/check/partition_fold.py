@@ -23,7 +23,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredOb
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import FolderFiles
-from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
+from recovery.logdir.checkpoints import LOG_DIR_FILES
 
 
 class PartitionFold:
@@ -237,7 +237,7 @@ def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) ->
 
 def _key_of(prefix: str, file: str) -> str:
     """Return the key of a *file* of a partition, or of the log dir that the partition's folder lies in."""
-    if file in OFFSET_CHECKPOINTS:
+    if file in LOG_DIR_FILES:
         prefix = prefix[: prefix.rstrip("/").rfind("/") + 1]
     return prefix + file
 

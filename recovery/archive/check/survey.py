@@ -101,7 +101,7 @@ def survey(
             parent, is_first = walked.parent, False
             if not layout.is_tiered:
                 copy = read_log_dir_copy(store, walked.siblings)
-                changed = copies.checkpoints(walked.partition.where, parent, walked.siblings)
+                changed = copies.own_files(walked.partition.where, parent, walked.siblings)
                 missing = find_missing_folders(copy, walked, is_chosen, copies.folder)
                 copy = replace(copy, findings=(*copy.findings, *changed, *missing))
                 settings = read_copied_settings(store, parent, topic_configs)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from recovery.archive.copy.account import CopiedFolder, CopyAccounts
-from recovery.archive.copy.comparison import (
-    Difference,
-    differences,
-    is_small,
-    needed_checkpoints,
-    needed_files,
-)
+from recovery.archive.copy.comparison import Difference, differences, is_small, needed_files
 from recovery.archive.layouts.layouts import make_layout
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Level, Store
 from recovery.check.finding import Finding, Rule
 from recovery.errors import UsageError, error_text
+from recovery.logdir.checkpoints import LOG_DIR_FILES
 from recovery.printable import is_utf8
 from segfmt.filenames import LOG_SUFFIX
 
@@ -73,10 +68,10 @@ class CopyFindings:
             expected = {name: one for name, one in expected.items() if name.endswith(LOG_SUFFIX)}
         return _of_files(self._listed(prefix, differences(expected, partition.objects, store=None)))
 
-    def checkpoints(
+    def own_files(
         self, where: PartitionPrefix, parent: str, siblings: Sequence[StoredObject]
     ) -> tuple[Finding, ...]:
-        """Return which checkpoints of a log dir are not as they were copied; they are read.
+        """Return which of a log dir's own files are not as they were copied; they are read.
 
         Args:
             where: any partition of it.
@@ -87,7 +82,7 @@ class CopyFindings:
         if copied is None or not copied.is_log_dir_whole or not where.prefix:
             return ()
         found: list[Difference] = []
-        expected = needed_checkpoints(copied)
+        expected = {name: one for name, one in copied.own_files.items() if name in LOG_DIR_FILES}
         try:
             found += self._listed(parent, differences(expected, siblings, store=self._store))
         except OSError:

@@ -104,7 +104,7 @@ def inventory(
                 log_dirs.add(walked.parent)
                 copy = read_log_dir_copy(store, walked.siblings)
                 folders = find_missing_folders(copy, walked, is_chosen, copies.folder)
-                changed = copies.checkpoints(walked.partition.where, walked.parent, walked.siblings)
+                changed = copies.own_files(walked.partition.where, walked.parent, walked.siblings)
                 report.add_findings(walked.parent, (*copy.findings, *changed, *folders))
             if not layout.is_tiered:
                 report.add_findings(walked.partition.where.prefix, copies.see(walked.partition))

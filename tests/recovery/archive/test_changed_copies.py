@@ -85,9 +85,12 @@ def flipped(path: Path) -> None:
         ("log-start-offset-checkpoint", other_digit, "changed-file"),
         ("recovery-point-offset-checkpoint", removed, "missing-file"),
         ("replication-offset-checkpoint", removed, "missing-file"),
+        ("meta.properties", removed, "missing-file"),
+        ("meta.properties", flipped, "changed-file"),
+        ("bootstrap.checkpoint", flipped, "changed-file"),
     ],
 )
-def test_a_checkpoint_that_is_not_as_it_was_copied(
+def test_a_file_of_the_log_dir_that_is_not_as_it_was_copied(
     log_dir: Path, name: str, change: Callable[[Path], None], rule: str
 ) -> None:
     change(log_dir / name)
