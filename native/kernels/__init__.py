@@ -33,6 +33,7 @@ from native.kernels.loader import (
     account,
     before_compiling,
     entry,
+    is_numba_alone,
     make_all,
     target,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "account",
     "before_compiling",
     "entry",
+    "is_numba_alone",
     "kernel_cache",
     "make_all",
     "target",

@@ -67,7 +67,7 @@ def before_compiling(listener: Callable[[], None]) -> None:
 def account() -> Account:
     """Return what has been done so far."""
     origin = next((one for one in reversed(Origin) if one in _origins), Origin.CACHE)
-    is_for_want_of_cache = origin is Origin.MEMORY and not _is_numba_alone()
+    is_for_want_of_cache = origin is Origin.MEMORY and not is_numba_alone()
     problem = cache.of_this_process().problem if is_for_want_of_cache else ""
     remark = (
         f"compiled kernels cannot be kept for the next run: {problem}. Remedy: name a folder that this user may write "
@@ -115,7 +115,7 @@ def target() -> Target:
     Raises:
         UnknownKernelsError: as `entry`.
     """
-    kept_kernels = None if _is_numba_alone() else cache.of_this_process()
+    kept_kernels = None if is_numba_alone() else cache.of_this_process()
     if kept_kernels is not None and (kept := kept_kernels.read("target")) is not None:
         return Target(*kept.decode().split("\n"))
     from native.kernels import compiler
@@ -126,7 +126,12 @@ def target() -> Target:
     return asked
 
 
-def _is_numba_alone() -> bool:
+def is_numba_alone() -> bool:
+    """Return whether the environment leaves compiling to numba: no kernel is kept then.
+
+    Raises:
+        UnknownKernelsError: it asks for an unknown kind of kernels.
+    """
     wanted = os.environ.get(ENVIRONMENT, "")
     if wanted not in ("", "numba"):
         raise UnknownKernelsError(f"{ENVIRONMENT}: {wanted!r} is none of: numba")
@@ -135,7 +140,7 @@ def _is_numba_alone() -> bool:
 
 
 def _load(kernel: Kernel, path: CpuPath | None) -> Callable[..., int]:
-    if _is_numba_alone():
+    if is_numba_alone():
         return _compile_for_this_process(kernel, path)
     kept_kernels = cache.of_this_process()
     name = kernel.function if path is None else f"{kernel.function}-{path.label}"

@@ -46,6 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.kernel_cache is not None:
         os.environ[kernels.CACHE_ENVIRONMENT] = os.path.abspath(arguments.kernel_cache)
+    if kernels.is_numba_alone():
+        raise UsageError(
+            f"{kernels.ENVIRONMENT} or NUMBA_BOUNDSCHECK is set, with which no kernel is kept. Remedy: unset it"
+        )
     if problem := kernels.kernel_cache().problem:  # not after compiling for 20 s
         raise UsageError(
             f"nothing can be kept: {problem}. Remedy: name another folder with --kernel-cache, which this user may "
@@ -58,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     kernels.make_all(path)
     account, folder = kernels.account(), kernels.kernel_cache().folder
     if account.origin is kernels.Origin.MEMORY:
-        raise UsageError(account.remark or "the environment keeps kernels from being kept")
+        raise UsageError(account.remark or "not every kernel can be kept on this machine")
     how = f"compiled in {account.compile_s:.0f} s" if account.compile_s else "there already"
     print_result(f"{len(kernels.ALL)} kernels for {path.label}: {how}, in {folder}")
     return 0

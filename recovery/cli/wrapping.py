@@ -32,9 +32,13 @@ def wrapped(text: str, width: int) -> str:
 def wrapped_usage(line: str, width: int) -> str:
     """Return a usage with lines of at most *width* columns, broken between options and groups alone."""
     joined = _joined(_USAGE_PART, line)
-    return fill(joined, width, subsequent_indent=" " * _USAGE_HANGING, break_on_hyphens=False).replace(
-        _JOINT, " "
+    filled = fill(
+        joined,
+        max(width, 2 * _USAGE_HANGING),
+        subsequent_indent=" " * _USAGE_HANGING,
+        break_on_hyphens=False,
     )
+    return filled.replace(_JOINT, " ")
 
 
 def _joined(unbroken: re.Pattern[str], line: str) -> str:

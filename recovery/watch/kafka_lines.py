@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recovery.errors import INTERRUPTED_EXIT_CODES
+from recovery.quantity import count_text
 from recovery.watch.events import (
     AuxStateBuilt,
     BrokerRestarted,
@@ -309,7 +310,7 @@ def _partition_checked(event: PartitionChecked, command: Command) -> Line:
     done = f"({event.finished_count}/{event.log_count} completed in {event.log_dir})"
     text = f"{DONE[command]} {where} with {event.segment_count} segments {done}"
     if event.finding_count:
-        return Line(text, "warning", {"found": f"{event.finding_count} findings"})
+        return Line(text, "warning", {"found": count_text(event.finding_count, "finding")})
     return Line(text)
 
 

@@ -39,7 +39,7 @@ from recovery.archive.layouts.walk import OtherLayout
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.broker.topic_configs import without_effect
-from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
+from recovery.errors import FULL_ERRNOS, InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.problem import Note
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
@@ -52,9 +52,7 @@ _WAVES = 20
 """About how many waves a large run is divided into; a small one is a single wave."""
 _NOT_JUDGED = "the archive was not judged to the end, and no verdict of this run was put into verdicts/"
 _NOT_PUBLISHED = "all was judged, but not all verdicts were put in the place of the last run's"
-_OUTPUT_REMEDY = (
-    "make space, or give another --output, and start again; segments kept in this one are not read again"
-)
+_OUTPUT_REMEDY = "or give another --output, and start again; segments kept in this one are not read again"
 
 
 class OutputError(RecoveryError):
@@ -162,7 +160,8 @@ class ArchiveRun:
                     text += f"; objects copied to {report.quarantine} before they were replaced: {count}"
             elif self._options.rebuilds:
                 text += f"; what it rebuilt, if anything, is in {self._output.url}/{RECOVERED}{report.run}"
-            raise OutputError(f"{text}. Remedy: {_OUTPUT_REMEDY}") from error
+            mend = "make room" if error.errno in FULL_ERRNOS else "mend that"
+            raise OutputError(f"{text}. Remedy: {mend}, {_OUTPUT_REMEDY}") from error
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
         known = self._known = KnownScans(self._output)

@@ -60,7 +60,7 @@ def test_the_file_and_what_is_undone_are_named(
     assert "No space left on device: " in text
     assert undone in text
     assert f"{output}/{'quarantine' if is_in_place else 'recovered'}/" in text
-    assert "Remedy: make space, or give another --output, and start again" in text
+    assert "Remedy: make room, or give another --output, and start again" in text
     assert not list(output.rglob("*-tmp"))
     assert run_through(options)[0].exit_code in (0, 2)
 

@@ -681,6 +681,15 @@ def test_help_of_a_command(words, capsys):
     assert printed[0] == printed[1]
 
 
+@pytest.mark.parametrize("columns", ["1", "2", "13"])
+def test_help_on_a_screen_that_is_too_narrow_for_it(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit) as ended:
+        main(["recover", "--help"])
+    assert ended.value.code == 0
+    assert "--dry-run" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("words", [parser.prog.split()[1:] for parser in parsers(build_parser())])
 def test_the_usage_has_what_is_needed_and_fits_a_narrow_screen(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")

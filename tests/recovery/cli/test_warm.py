@@ -65,6 +65,14 @@ def test_a_place_that_cannot_be_one(tmp_path: Path) -> None:
     )  # nor compiled
 
 
+@pytest.mark.parametrize("name", ["KAFKA_LOG_RECOVERY_KERNELS=numba", "NUMBA_BOUNDSCHECK=1"])
+def test_an_environment_in_which_none_is_kept(tmp_path: Path, name: str) -> None:
+    variable, _, value = name.partition("=")
+    done = run("warm", "--kernel-cache", tmp_path / "kernels", env=os.environ | {variable: value})
+    assert done.exit_code == 1
+    assert_one_line(done, variable, "is set, with which no kernel is kept. Remedy: unset it")
+
+
 def test_a_system_folder_is_taken_where_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (cache.ENVIRONMENT, "NUMBA_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
