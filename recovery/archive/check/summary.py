@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recovery.archive.check.verdict import PartitionVerdict
+from recovery.archive.check.verdict import PartitionVerdict, by_object, validity
 from recovery.check.finding import Finding, findings_by_file
 
 _COUNTS = (
@@ -30,7 +30,7 @@ class Summary:
 
     Attributes:
         valid, damaged, unchecked: objects.
-        rebuilt: rebuilt objects.
+        rebuilt: rebuilt objects, and rebuilt parts of objects.
         unsettled: damaged objects that were not rebuilt.
         rules: findings by rule, without notes.
         notes: notes by rule.
@@ -58,15 +58,16 @@ class Summary:
         sound = sum(map(len, verdict.sound))
         self.objects += sound
         self.valid += sound
-        for judged in verdict.objects:
-            is_valid = judged.verdict.is_valid
+        for parts in by_object(verdict.objects):
+            is_valid = validity(parts)
             self.objects += 1
             self.valid += is_valid is True
             self.damaged += is_valid is False
             self.unchecked += is_valid is None
-            self.rebuilt += judged.rebuilt is not None
-            self.unsettled += is_valid is False and judged.rebuilt is None
-            self._count(judged.verdict.findings)
+            self.unsettled += any(judged.is_unsettled for judged in parts)
+            for judged in parts:
+                self.rebuilt += judged.rebuilt is not None
+                self._count(judged.verdict.findings)
 
     def add_places(self, findings: Iterable[Finding]) -> None:
         """Count findings on what no partition has; each place with one that is not a note counts as an object."""

@@ -37,6 +37,8 @@ DERIVED: tuple[PartKind, ...] = (
 """What can be rebuilt from a log and what precedes it."""
 STATEFUL: tuple[PartKind, ...] = (PartKind.TXN_INDEX, PartKind.SNAPSHOT, PartKind.LEADER_EPOCHS)
 """Those of them that follow from earlier logs as well."""
+HELD = tuple(kind for kind in DERIVED if kind is not PartKind.TXN_INDEX)
+"""What an object that holds all of them always has: transaction indexes are of segments with aborted ones alone."""
 _KINDS = {kind.value: kind for kind in PartKind}
 _UNKNOWN_BEFORE = {
     PartKind.TXN_INDEX: "the producers at the start of its segment are not known",
@@ -147,9 +149,19 @@ class RebuildDecisions:
             )
             rebuilds.append(work)
         for kind in wrong:
-            if decided[kind].rebuilt is None:
-                why = obstacles[kind] or self._failure(segment.key, kind)
-                decided[kind] = replace(decided[kind], obstacle=why)
+            if decided[kind].rebuilt is not None:
+                continue
+            # Of several parts the first that is missing says why the whole is not there
+            parts_needed = HELD if kind is PartKind.INDEXES else (kind,)
+            missing = [part for part in parts_needed if part not in scanned.rebuilt]
+            reasons = (
+                obstacles.get(part) or obstacle or self._failure(segment.key, part) for part in missing
+            )
+            decided[kind] = replace(
+                decided[kind],
+                obstacle=next(filter(None, reasons), ""),
+                is_held_rebuilt=kind is PartKind.INDEXES and not missing,
+            )
         return decided
 
     def _state_obstacles(self, key: SegmentKey) -> dict[PartKind, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from recovery.archive.check.logs.sound_logs import SoundLogs
@@ -21,6 +22,7 @@ class ObjectVerdict:
         verdict: its path is the object's key.
         rebuilt: the object that was written in its place, None without one.
         holder: key of the object that holds it, if it is a part of an object; empty if it is one itself.
+        is_held_rebuilt: whether all that it should hold was rebuilt, each part as an object of its own.
         obstacle: why a damaged part that follows from a log is not rebuilt; empty if it is, or can be.
     """
 
@@ -31,7 +33,13 @@ class ObjectVerdict:
     verdict: FileVerdict
     rebuilt: StoredObject | None = None
     holder: str = ""
+    is_held_rebuilt: bool = False
     obstacle: str = ""
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether it is damaged, and was not rebuilt."""
+        return self.verdict.is_valid is False and self.rebuilt is None and not self.is_held_rebuilt
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +63,25 @@ class PartitionVerdict:
     chain_count: int = 0
     rebuilds: list[RebuildWork] = field(default_factory=list)
     sound: list[SoundLogs] = field(default_factory=list)
+
+
+def by_object(verdicts: Iterable[ObjectVerdict]) -> Iterator[list[ObjectVerdict]]:
+    """Yield the verdicts on each object: several on one that holds several parts."""
+    verdicts = list(verdicts)
+    parts: dict[str, list[ObjectVerdict]] = {judged.holder: [] for judged in verdicts if judged.holder}
+    for judged in verdicts:
+        own = parts.get(judged.holder or judged.verdict.path)
+        if own is None:
+            yield [judged]
+        else:
+            own.append(judged)
+    yield from parts.values()
+
+
+def validity(parts: Iterable[ObjectVerdict]) -> bool | None:
+    """Return whether all *parts* of an object are sound; None if none is known to be damaged, and one is not known."""
+    values = {judged.verdict.is_valid for judged in parts}
+    return False if False in values else None if None in values else True
 
 
 def verdict_of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:

@@ -10,7 +10,7 @@ import numpy as np
 
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.trust import DERIVED
-from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
+from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict, by_object, validity
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.check.finding import OF_COPIES, SEVERITIES, Finding, badness, finding_line
 from recovery.printable import printable
@@ -52,6 +52,10 @@ def remedy(judged: ObjectVerdict, finding: Finding) -> str:
                 "none: it is rebuilt"
                 if is_in_place
                 else f"put {judged.rebuilt.key} of the output in its place"
+            )
+        if judged.is_held_rebuilt:
+            return (
+                f"{_UPLOAD_AGAIN.format(judged.verdict.path)}: what it should hold is rebuilt, part by part"
             )
         return f"{_RESTORE} (not rebuilt: {judged.obstacle})" if judged.obstacle else _REBUILD
     if finding.rule == "missing-snapshot":
@@ -101,7 +105,7 @@ def object_row(partition: PartitionVerdict, judged: ObjectVerdict) -> dict[str, 
 def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
     """Return the row of one partition."""
     where = partition.head.where
-    valid = [judged.verdict.is_valid for judged in partition.objects]
+    valid = [validity(parts) for parts in by_object(partition.objects)]
     return {
         "topic": where.topic,
         "partition": where.partition,
@@ -113,7 +117,7 @@ def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
         "start_offset": partition.start_offset,
         "end_offset": partition.end_offset,
         "chains": partition.chain_count,
-        "objects": len(partition.objects) + sum(map(len, partition.sound)),
+        "objects": len(valid) + sum(map(len, partition.sound)),
         "damaged": valid.count(False),
         "unchecked": valid.count(None),
         "rebuilt": sum(judged.rebuilt is not None for judged in partition.objects),

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.check.verdict_rows import object_row
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
@@ -21,7 +22,7 @@ from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.aiven_archive import KEY_ID, encrypt_oaep, finished_segments, store_segment, write_private_key
 from tests.logs.archives import LOG, made_copies, metadata_records, write_archive
 from tests.logs.metadata_topic import write_metadata
-from tests.runs.goings import bad_objects, gone_through
+from tests.runs.goings import bad_objects, gone_through, run_through
 
 TOPICS = {"transactions", "codecs", "deleted-records"}
 MODES = {
@@ -256,6 +257,31 @@ def test_what_is_rebuilt_of_a_part_of_an_object_is_not_put_in_the_place_of_an_ob
     assert row["remedy"] == (
         f"restore {key} from another copy, or have the plugin upload the segment again: {row['rebuilt']} of the output "
         "is what it should hold"
+    )
+
+
+def test_an_object_is_rebuilt_if_all_is_that_it_should_hold(
+    copy: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = copy("plain")
+    objects = len([*root.rglob("*.*")])
+    path = sorted(root.rglob("*.indexes"))[3]
+    path.unlink()
+    key = path.relative_to(root).as_posix()
+    report, (verdict,) = run_through(CheckOptions(url=str(root)))
+    assert report.exit_code == 2
+    (row,) = (row for one in verdict.objects if (row := object_row(verdict, one))["key"] == key)
+    assert row["remedy"] == "run `archive recover`: it is rebuilt from the log"
+    output = str(tmp_path_factory.mktemp("output"))
+    report, (verdict,) = run_through(CheckOptions(url=str(root), rebuilds=True, output=output))
+    assert report.exit_code == 0
+    counts = report.summary
+    assert (counts.objects, counts.valid, counts.damaged, counts.unsettled) == (objects, objects - 1, 1, 0)
+    assert counts.rebuilt == 4
+    (row,) = (row for one in verdict.objects if (row := object_row(verdict, one))["key"] == key)
+    assert row["remedy"] == (
+        f"restore {key} from another copy, or have the plugin upload the segment again: what it should hold is "
+        "rebuilt, part by part"
     )
 
 
