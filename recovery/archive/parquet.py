@@ -41,17 +41,19 @@ def to_parquet(
 def joined(files: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the rows of several Parquet files, at least one, of the same columns as one file, piece by piece.
 
-    No more than one of *files* and one row group of it are in memory.
+    No more than one of *files* and one row group of it are in memory. Arrow's threads take no part: one that still held
+    some of *files* when the interpreter ends would end the process with SIGABRT.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     pieces, writer = _Pieces(), None
     for data in files:
-        file = pq.ParquetFile(BytesIO(data))
+        file = pq.ParquetFile(pa.BufferReader(data))
         if writer is None:
             writer = pq.ParquetWriter(pieces, file.schema_arrow, compression=_COMPRESSION)
         for number in range(file.num_row_groups):
-            writer.write_table(file.read_row_group(number))
+            writer.write_table(file.read_row_group(number, use_threads=False))
             yield pieces.take()
     assert writer is not None
     writer.close()
