@@ -19,8 +19,8 @@ _Result = TypeVar("_Result")
 
 def refuse_wrong_thread_count(thread_count: int | None) -> None:
     """Raise UsageError for fewer than one thread; None leaves the number to the caller's settings."""
-    if thread_count is not None and thread_count < 1:
-        raise UsageError(f"--threads {thread_count}: expected at least 1")
+    if thread_count is not None and not (isinstance(thread_count, int) and thread_count >= 1):
+        raise UsageError(f"--threads {thread_count!r}: expected an integer from 1 on")
 
 
 def is_started(thread: threading.Thread) -> bool:

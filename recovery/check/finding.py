@@ -186,7 +186,8 @@ REMEDIES: dict[Rule, str] = {
     "recovery-point": "what was flushed beyond the log end is lost: copy the partition from another replica",
     "log-start": "correct the line: the broker would drop every segment of the log",
     "high-watermark": "compare with the other replicas: acknowledged records may be missing",
-    "marker": "none needed: for loading, only the file's existence counts",
+    "marker": "to a broker any marker says that the log dir was shut down cleanly; where that is in doubt, "
+    "`recover --force` ignores it",
     "meta-properties": "restore the file: `kafka-storage format` with the same ids writes one",
     "another-node": "this is the log dir of another node, or a copy: check the mounts and the configuration",
     "foreign-folder": "move it out of the log dir",

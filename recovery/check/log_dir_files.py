@@ -117,6 +117,8 @@ def _list_folders(files: LogDirFiles) -> None:
         if entry.name == REMOTE_INDEX_CACHE_FOLDER:
             files.skipped.append(entry.name)
             continue
+        if entry.name == CLEAN_SHUTDOWN_FILE:
+            continue  # judged as the marker that it is to a broker
         try:
             folder = read_folder_name(entry.name)
         except FileNameError as error:
@@ -158,7 +160,8 @@ def _read(files: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes |
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):  # reading a FIFO would never end
             files.sizes[name] = 0
-            _add(files, name, "file-type", f"a {other_kind(path)} where a file is needed")
+            rule: Rule = "marker" if name == CLEAN_SHUTDOWN_FILE else "file-type"
+            _add(files, name, rule, f"a {other_kind(path)} where a file is needed")
             return None
         take(status.st_size)
         with open(path, "rb", opener=open_file) as file:

@@ -45,7 +45,7 @@ def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._Argument
     settings.add_argument(
         "--topic-config",
         metavar="JSON",
-        help='{"topic": {"key": "value"}}, or the name of a file that holds it; wins over the metadata log',
+        help='settings of topics; JSON {"topic": {"key": "value"}}, or a file that has it; wins over the metadata log',
     )
     return settings
 
@@ -301,7 +301,7 @@ def topic_configs_of(arguments: argparse.Namespace) -> dict[str, dict[str, str]]
     text: str | None = arguments.topic_config
     if text is None:
         return None
-    if not text.lstrip().startswith("{"):
+    if not text.lstrip().startswith(("{", "[")):
         try:
             text = Path(text).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
@@ -161,25 +159,22 @@ def _ask_for_all(planned: PurgeReport) -> None:
     if not planned.run_count:
         return
     amount = f"{count_text(planned.run_count, 'run')}, {bytes_text(planned.freed_bytes)}"
-    with _shown_question() as stream:
-        stream.write(f"{amount}: undo cannot put this back once it is removed. Go on? [y/N] ")
-        stream.flush()
+    _show_question(f"{amount}: undo cannot put this back once it is removed. Go on? [y/N] ")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was removed. Remedy: answer y, or give --yes")
 
 
-@contextlib.contextmanager
-def _shown_question() -> Iterator[TextIO]:
-    """Yield standard error; where that goes elsewhere, the terminal on which the answer is typed."""
-    if sys.stderr.isatty():
-        yield sys.stderr
-        return
+def _show_question(text: str) -> None:
+    """Write *text* to the terminal on which the answer is typed, also if standard error goes elsewhere.
+
+    Raises:
+        UsageError: it cannot be written to.
+    """
+    stream = sys.stderr if sys.stderr.isatty() else sys.stdin
     try:
-        terminal = open(os.ttyname(sys.stdin.fileno()), "w")  # noqa: SIM115 - closed below
+        os.write(stream.fileno(), text.encode())
     except OSError as error:
         raise UsageError("nobody can be asked here. Remedy: give --yes") from error
-    with terminal:
-        yield terminal
 
 
 def _listing(arguments: argparse.Namespace, tally: Tally) -> QuarantineListing:

@@ -190,13 +190,15 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool, exit_code: int) -> 
 
 
 def _sizes(undoing: LogDirUndo, *, dry_run: bool) -> str:
-    """Return what comes back; if nothing does, as what a restore has brought in, what goes."""
+    """Return what comes back, and what goes, as all that a restore has brought in."""
     from recovery.quantity import exact_bytes_text
 
     soon = "to be " if dry_run else ""
-    if undoing.removed_bytes and not undoing.restored_bytes:
-        return f"{exact_bytes_text(undoing.removed_bytes)} {soon}removed"
-    return f"{exact_bytes_text(undoing.restored_bytes)} {soon}restored"
+    restored = f"{exact_bytes_text(undoing.restored_bytes)} {soon}restored"
+    removed = f"{exact_bytes_text(undoing.removed_bytes)} of the run's own {soon}removed"
+    if not undoing.removed_bytes:
+        return restored
+    return f"{restored}, {removed}" if undoing.restored_bytes else removed
 
 
 def _lines(

@@ -38,6 +38,8 @@ def describe_log_dirs(
     options, tally = replace(options or DescribeOptions(), **changes), tally or Tally()
     for argument, names in (("topics", options.topics), ("brokers", options.brokers)):
         several(argument, names or ())
+    if log_dirs is None and options.config is None and options.bootstrap_servers is None:
+        raise UsageError("log dirs of what? Remedy: give log_dirs, config or bootstrap_servers")
     if options.bootstrap_servers is None:
         report = _from_files(log_dirs, options, tally)
     else:

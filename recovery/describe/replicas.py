@@ -21,6 +21,7 @@ from recovery.watch.tally import Tally
 from segfmt.byte_layout import RECORD_BATCH_OVERHEAD_BYTES
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
     FileKind,
     FolderState,
     PartitionFolder,
@@ -113,6 +114,8 @@ def list_replicas(log_dir: str, tally: Tally | None = None) -> FoundReplicas:
             without_folder += [name] if is_log_name(name) else []
             continue
         tally.add()
+        if name == CLEAN_SHUTDOWN_FILE:
+            continue  # a broker takes even a folder for its marker
         try:
             folder = read_log_folder_name(name)
         except FileNameError:

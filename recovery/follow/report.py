@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from recovery.printable import printable
-from recovery.quantity import bytes_text, duration_text
+from recovery.quantity import bytes_text, count_text, duration_text
 from recovery.watch.figures import GaugeValues, LogDirValues
 from recovery.watch.text import progress_text
 
@@ -81,13 +81,13 @@ class WatchReport:
 def _dir_text(values: LogDirValues) -> str:
     parts = [f"{values.finished_logs:,} of {values.log_count:,} logs"]
     if values.recovered_segments:
-        parts.append(f"{values.recovered_segments:,} segments recovered")
+        parts.append(f"{count_text(values.recovered_segments, 'segment')} recovered")
     if values.bytes_total:
         parts.append(f"{bytes_text(values.remaining_bytes)} of {bytes_text(values.bytes_total)} left")
     if values.partitions.get("truncated"):
-        parts.append(f"{values.partitions['truncated']:,} logs cut")
+        parts.append(f"{count_text(values.partitions['truncated'], 'log')} cut")
     if values.partitions.get("failed"):
-        parts.append(f"{values.partitions['failed']:,} logs failed")
+        parts.append(f"{count_text(values.partitions['failed'], 'log')} failed")
     if values.is_offline:
         parts.append("offline")
     elif values.had_clean_shutdown:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recovery.errors import UsageError
+from recovery.several import refuse_no_mapping
 
 DEFAULT_SAMPLE_BYTES = 128 << 20
 
@@ -35,6 +36,9 @@ class EstimateOptions:
     seed: int = 0
 
     def refuse_wrong_values(self) -> None:
-        """Raise UsageError if a number is out of range."""
+        """Raise UsageError if a number is out of range, or a value of another type."""
+        refuse_no_mapping(
+            "topic_configs", self.topic_configs, "{'orders': {'preallocate': 'true'}}, for example"
+        )
         if self.sample_bytes < 0:
             raise UsageError(f"sample_bytes={self.sample_bytes}: expected an integer from 0")

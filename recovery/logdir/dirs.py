@@ -18,7 +18,7 @@ from recovery.errors import UnsafeError, UsageError
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import possible_roots
 from recovery.read.file_system import absolute, is_folder, is_same, is_there, nearest
-from recovery.several import several
+from recovery.several import refuse_no_mapping, several
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
@@ -85,11 +85,7 @@ def find_broker_dirs(
             argument of another type.
         UnsafeError: a folder that no broker has ever opened.
     """
-    if not isinstance(properties, Mapping):
-        raise UsageError(
-            f"config={properties!r}: expected the broker's properties by name. Remedy: "
-            "segfmt.properties.read_properties makes them of the bytes of a file"
-        )
+    _refuse_no_properties(properties)
     broker = _broker_config(log_dirs, properties)
     if log_dirs is None:
         _refuse_relative(broker)
@@ -147,6 +143,17 @@ def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]
     return BrokerConfig.from_properties(
         properties, overrides=(Layer(LOG_DIRS_OPTION, {"log.dirs": ",".join(map(os.fspath, paths))}),)
     )
+
+
+def _refuse_no_properties(properties: object) -> None:
+    """Refuse what cannot be a broker's properties: passed over, it would let defaults decide about bytes."""
+    refuse_no_mapping(
+        "config", properties, "segfmt.properties.read_properties makes one of the bytes of server.properties"
+    )
+    assert isinstance(properties, Mapping)
+    for key, value in properties.items():
+        if not isinstance(value, str):
+            raise UsageError(f"config: {key}={value!r}: expected a text. Remedy: {key}={str(value)!r}")
 
 
 def _refuse_relative(broker: BrokerConfig) -> None:

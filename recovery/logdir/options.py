@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from recovery.broker.starting_release import AUTO, CHOICES
 from recovery.errors import UsageError
 from recovery.read.rate_limit import refuse_wrong_rate
+from recovery.several import refuse_no_mapping
 from recovery.threads import refuse_wrong_thread_count
 
 
@@ -42,7 +43,10 @@ class LogDirOptions:
     drop_cache: bool = False
 
     def refuse_wrong_values(self) -> None:
-        """Raise UsageError if a choice is none of those there are, or a number is out of range."""
+        """Raise UsageError if a choice is none of those there are, a number out of range, a value of another type."""
         refuse_wrong_choice("--release", self.release, CHOICES)
+        refuse_no_mapping(
+            "topic_configs", self.topic_configs, "{'orders': {'preallocate': 'true'}}, for example"
+        )
         refuse_wrong_thread_count(self.threads)
         refuse_wrong_rate(self.max_bytes_per_second)

@@ -14,7 +14,7 @@ _MOST_SLEEP_S = 0.1
 def refuse_wrong_rate(bytes_per_second: int | None) -> None:
     """Raise UsageError for a limit below 1."""
     if bytes_per_second is not None and bytes_per_second < 1:
-        raise UsageError(f"--max-bytes-per-second {bytes_per_second}: expected at least 1")
+        raise UsageError(f"--max-bytes-per-second {bytes_per_second}: expected an integer from 1 on")
 
 
 class RateLimit:

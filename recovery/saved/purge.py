@@ -97,7 +97,7 @@ def runs_of(log_dir: str, quarantine_dir: str | None) -> list[QuarantineRun]:
 
 
 def unfinished(log_dir: str, quarantine_dir: str | None) -> list[str]:
-    """Return the journals of runs on *log_dir* that are at work, or were interrupted.
+    """Return the journals of runs on *log_dir* that are at work, or were interrupted, and the notice of an `undo`.
 
     Raises:
         JournalError: one of them cannot be read.
@@ -109,6 +109,8 @@ def unfinished(log_dir: str, quarantine_dir: str | None) -> list[str]:
             if journal is not None:
                 journals.append(journal.path)
                 journal.close()
+    if entered_undo(log_dir) is not None:
+        journals.append(os.path.join(log_dir, UNDO_NOTICE))
     return journals
 
 
@@ -195,8 +197,6 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
             f"{log_dir}: a restore was interrupted while it moved partitions into it, and goes on in what is in "
             f"quarantine. Nothing was purged. Remedy: {FINISH_RESTORE}"
         )
-    if entered_undo(log_dir) is not None:
-        journals.append(os.path.join(log_dir, UNDO_NOTICE))
     for path in journals:
         word = "recover" if os.path.basename(path) == JOURNAL else "undo"
         raise UnsafeError(

@@ -169,7 +169,10 @@ def _refuse(log_dir: str, entered: EnteredUndo) -> NoReturn:
     if entered.log_dirs:
         place = given_place(log_dir, os.path.join(entered.root, entered.last_run))
         remedy = f"let it finish first: {undo_command(tuple(entered.log_dirs), place)}"
-    if not is_there(entered.root):
+    if not entered.root:
+        notice = os.path.join(log_dir, UNDO_NOTICE)
+        remedy += f". {notice} names no quarantine; if no undo has been at work here, remove it"
+    elif not is_there(entered.root):
         remedy += (
             f". Its quarantine, {printable(entered.root)}, is not there; if it is gone for good, remove "
             f"{os.path.join(log_dir, UNDO_NOTICE)}"

@@ -42,8 +42,35 @@ def test_paths_may_be_of_any_kind(sample: Sample, call: str) -> None:
 @pytest.mark.parametrize("call", ["recover", "verify", "estimate", "describe_log_dirs"])
 def test_a_path_is_no_configuration(sample: Sample, call: str) -> None:
     """It would be passed over without a word, with all that the broker was told."""
-    with pytest.raises(UsageError, match=r"config=.*: expected the broker's properties by name"):
+    with pytest.raises(UsageError, match=r"config=.*: expected a dict\. Remedy: segfmt\.properties"):
         getattr(recovery, call)(sample.log_dirs, config=str(sample.config))
+
+
+@pytest.mark.parametrize("call", ["recover", "verify", "estimate"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"config": {"num.recovery.threads.per.data.dir": 8}},
+            r"config: num\..*=8: expected a text\. Remedy: num\..*='8'",
+        ),
+        ({"topic_configs": "x"}, r"topic_configs='x': expected a dict\. Remedy: "),
+    ],
+)
+def test_a_value_of_another_type(sample: Sample, call: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        getattr(recovery, call)(sample.log_dirs, **options)
+
+
+@pytest.mark.parametrize("call", ["recover", "verify"])
+def test_a_number_of_threads_is_a_number(sample: Sample, call: str) -> None:
+    with pytest.raises(UsageError, match="--threads '2': expected an integer from 1 on"):
+        getattr(recovery, call)(sample.log_dirs, threads="2")
+
+
+def test_nothing_is_described_of_nothing() -> None:
+    with pytest.raises(UsageError, match=r"log dirs of what\? Remedy: "):
+        recovery.describe_log_dirs()
 
 
 @pytest.mark.parametrize("call", ["recover", "verify", "describe_log_dirs"])

@@ -62,7 +62,7 @@ class CheckOptions(ArchiveOptions):
                 f"{self.result_url} leads into the archive: give another place with --output URL"
             )
         if self.cores is not None and self.cores < 1:
-            raise UsageError(f"--cores {self.cores}: expected at least 1")
+            raise UsageError(f"--cores {self.cores}: expected an integer from 1 on")
 
     @property
     def command(self) -> str:

@@ -145,5 +145,5 @@ def test_a_quarantine_beside_the_archive_that_leads_into_it_is_refused(tmp_path:
 
 @pytest.mark.parametrize("cores", [0, -1])
 def test_there_is_at_least_one_core(cores: int) -> None:
-    with pytest.raises(UsageError, match=f"--cores {cores}: expected at least 1"):
+    with pytest.raises(UsageError, match=f"--cores {cores}: expected an integer from 1 on"):
         options_of("verify", "x", "--cores", str(cores))

@@ -327,6 +327,14 @@ class TestRules:
         assert [(one.file, one.rule) for one in found] == [("meta.properties", "another-node")] * 2
         assert "directory.id is also that of" in found[0].detail
 
+    def test_a_folder_with_the_name_of_the_marker_is_a_marker_that_is_none(
+        self, victim: tuple[Sample, Victim]
+    ) -> None:
+        sample, damaged = victim
+        (damaged.log_dir / MARKER).mkdir()
+        found = [one for one in damage_of(verified(sample, [damaged.log_dir])) if one.file == MARKER]
+        assert [(one.rule, one.detail) for one in found] == [("marker", "a folder where a file is needed")]
+
     def test_what_is_no_file(self, victim: tuple[Sample, Victim]) -> None:
         """Links, pipes and folders where files are needed; a `.deleted` one is nobody's."""
         sample, damaged = victim

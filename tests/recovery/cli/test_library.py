@@ -203,7 +203,7 @@ def test_a_value_that_the_command_line_refuses_is_a_usage_error(tmp_path: Path, 
 def test_less_than_one_is_a_usage_error(tmp_path: Path, option: str) -> None:
     sample = unpack("intact", tmp_path)
     found = footprint(tmp_path)
-    with pytest.raises(UsageError, match="expected at least 1"):
+    with pytest.raises(UsageError, match="expected an integer from 1 on"):
         recovery.recover([str(path) for path in sample.log_dirs], **{option: 0})
     assert footprint(tmp_path) == found
 

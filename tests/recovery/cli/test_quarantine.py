@@ -21,6 +21,7 @@ from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.read import file_system
 from recovery.saved import purge
 from recovery.saved import runs as quarantine_runs
+from recovery.write.undo_notice import UNDO_NOTICE
 from tests import ROOT
 from tests.logs.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 from tests.logs.samples import unpack
@@ -384,6 +385,15 @@ class TestList:
         ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
         assert ran.report["logDirs"][0]["unfinished"] == [journal.path]
         assert journal.path in Ran(capsys, "list", "--log-dirs", log_dir).stdout
+
+    def test_the_notice_of_an_undo_is_said(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """It stops a purge, with or without a journal."""
+        (log_dir / UNDO_NOTICE).touch()
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.report["logDirs"][0]["unfinished"] == [str(log_dir / UNDO_NOTICE)]
+        assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 3
 
     def test_it_changes_nothing(
         self, runs: list[RunBuilder], log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

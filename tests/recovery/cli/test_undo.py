@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery.cli.main import main
+from recovery.quantity import exact_bytes_text
 from recovery.saved import undo as undo_module
 from tests.logs.samples import differences, tree_of, unpack
 from tests.recovery.cli.test_earlier_cuts import two_log_dirs
@@ -46,6 +47,26 @@ def test_runs_that_are_left_are_named_with_the_option_that_takes_them_back(
     (last,) = capsys.readouterr().out.splitlines()
     assert last.startswith(f"{log_dir}: run {first}, ")
     assert _lost(before, tree_of(log_dir)) == []
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_what_goes_is_said_beside_what_comes_back(
+    ram_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    """What a restore has brought in goes with its folder: a count of what comes back would hide that."""
+    sample = unpack("crashed", ram_path)
+    recover(sample)
+    undo = ["undo", "--log-dirs", str(sample.log_dirs[0])]
+    assert main([*undo, "--dry-run", "--format", "json"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["logDirs"]
+    assert run["restoredBytes"] > 0
+    assert run["removedBytes"] > 0
+    assert main([*undo, *more]) == 0
+    soon = "to be " if more else ""
+    restored, removed = (exact_bytes_text(run[key]) for key in ("restoredBytes", "removedBytes"))
+    assert (
+        f", {restored} {soon}restored, {removed} of the run's own {soon}removed\n" in capsys.readouterr().out
+    )
 
 
 def _lost(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:

@@ -22,7 +22,7 @@ from recovery.describe.report import (
 from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT
 from recovery.watch.tally import Tally
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
-from tests.logs.samples import Sample, unpack
+from tests.logs.samples import MARKER, Sample, unpack
 from tests.recovery.logdir.test_lock import other_process
 
 UNIQUE = "0" * 32
@@ -141,6 +141,14 @@ def test_a_link_where_the_folder_of_a_log_should_be_is_told(sample: Sample) -> N
     (told,) = (text for text in describe(sample).warnings if text.startswith(str(link)))
     assert "goes offline with the log dir when it makes this log" in told
     assert "Remedy: mount the file system that it leads to" in told
+
+
+def test_a_folder_with_the_name_of_the_marker_is_no_foreign_one(sample: Sample) -> None:
+    """A broker takes it for its marker, says `recover`; it does not stop at its name."""
+    before = describe(sample).warnings
+    (sample.log_dirs[0] / MARKER).unlink()
+    (sample.log_dirs[0] / MARKER).mkdir()
+    assert describe(sample).warnings == before
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_CHECKPOINT))

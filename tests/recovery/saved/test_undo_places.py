@@ -40,6 +40,17 @@ def test_where_the_newest_run_was_purged_the_broker_is_not_blamed_alone(
         undo([str(victim.log_dir)])
 
 
+def test_a_notice_that_names_nothing_says_how_to_be_rid_of_it(samples: list[Sample], ram_path: Path) -> None:
+    victim = state_of(samples[0], "torn first segment", ram_path)
+    (victim.log_dir / UNDO_NOTICE).touch()
+    with pytest.raises(
+        UnsafeError, match=f"{UNDO_NOTICE} names no quarantine; if no undo has been at work here, remove it"
+    ):
+        undo([str(victim.log_dir)])
+    (victim.log_dir / UNDO_NOTICE).unlink()
+    recover(samples[0], [victim.log_dir])
+
+
 def test_an_interrupted_undo_keeps_recoveries_with_other_quarantines_away(
     samples: list[Sample], tmp_path: Path, ram_path: Path
 ) -> None:
