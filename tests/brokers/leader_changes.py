@@ -26,6 +26,8 @@ _TIERED = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
     "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
     "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+    # Its reader may hold on to a broker that was killed for as long.
+    "rlmm.config.remote.log.metadata.consumer.metadata.max.age.ms": "2000",
     "remote.log.manager.task.interval.ms": "250",
     "offsets.topic.replication.factor": "2",
     "transaction.state.log.replication.factor": "2",
@@ -42,6 +44,7 @@ SMALL_SEGMENTS = {
     "index.interval.bytes": "1024",
     "retention.ms": "-1",
 }
+_KNOWS_SEGMENTS = "Initialized for all the 2 assigned user-partitions"
 
 
 class TieredPair(BrokerPair):
@@ -66,6 +69,11 @@ class TieredPair(BrokerPair):
         printed = self.ask("ProducerPerformance", *arguments, node=node)
         if f"{records} records sent" not in printed:
             raise BrokerError(f"not all {records} records were written to {topic}:\n{printed}")
+
+    def wait_for_metadata(self, *nodes: int) -> None:
+        """Wait until brokers that were started anew know what is archived: before that nothing moves."""
+        for node in nodes:
+            self.brokers[node].wait_for(_KNOWS_SEGMENTS)
 
     def prefer(self) -> None:
         """Let broker 2 lead wherever it is in sync."""
@@ -95,6 +103,7 @@ def make_leader_changes(root: Path) -> TieredArchive:
         cluster.write(3, UNCLEAN, 300)
         cluster.start(2)
         cluster.wait_for_leader(3, UNCLEAN, replicas=2)
+        cluster.wait_for_metadata(2)
         wait_until_still(archive)
         cluster.prefer()
         cluster.write(2, CLEAN, 400, transactional_id="third")
@@ -115,6 +124,7 @@ def make_leader_changes(root: Path) -> TieredArchive:
         cluster.write(3, UNCLEAN, 500)
         cluster.start(2)
         cluster.wait_for_leader(3, UNCLEAN, replicas=2)
+        cluster.wait_for_metadata(2, 3)
         wait_until_still(archive)
         expected = {"kafka_version": KAFKA_VERSION, **json.loads(cluster.view())}
         cluster.stop()
