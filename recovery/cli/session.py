@@ -81,7 +81,7 @@ def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
             return False
         raise OSError(
             error.errno,
-            f"the report could not be written, though the run itself is complete: {error.strerror}",
+            f"the run itself is complete, but the report could not be written: {error.strerror}",
         ) from error
     except InterruptedRecoveryError as error:
         discard(sys.stdout)

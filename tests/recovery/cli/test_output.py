@@ -229,7 +229,7 @@ def test_figures_end_as_the_process_does_where_the_report_is_lost(command: str, 
     output = ["--output", ram_path / "output"] if command in ("archive copy", "archive recover") else []
     exit_code, stderr = run_unheard(*command.split(), *given, *output, "--metrics-textfile", figures)
     assert exit_code == 1
-    assert "the report could not be written, though the run itself is complete" in stderr
+    assert "the run itself is complete, but the report could not be written" in stderr
     text = figures.read_text()
     assert "kafka_log_recovery_exit_code 1.0" in text
     assert 'kafka_log_recovery_run_state{state="complete"} 1.0' in text

@@ -452,7 +452,12 @@ class TestNotes:
         assert_one_line(done, "--property: log.segment.bytes=1k: expected", "; correct it")
         assert "override" not in done.stderr
 
-    @pytest.mark.parametrize("named", ["/nowhere.json", "/", "[]"])
+    def test_json_of_another_kind_is_no_name_of_a_file(self, sample: Sample) -> None:
+        done = recover_dirs(sample.log_dirs, "--topic-config", "[]")
+        assert done.exit_code == 1
+        assert_one_line(done, "--topic-config: expected JSON {topic: {key: value}}, found []")
+
+    @pytest.mark.parametrize("named", ["/nowhere.json", "/", "nowhere"])
     def test_a_file_that_cannot_be_read_is_said_in_words(self, named: str, sample: Sample) -> None:
         done = recover_dirs(sample.log_dirs, "--topic-config", named)
         assert done.exit_code == 1
