@@ -24,6 +24,7 @@ from recovery.errors import UsageError
 from recovery.load.model import LogSettings
 from recovery.misspelling import question, similar_names
 from recovery.quantity import listed_text
+from recovery.several import refuse_no_mapping
 from segfmt.kafka_uuid import format_uuid
 
 Configs = Mapping[str, str]
@@ -161,6 +162,11 @@ class TopicConfigs:
             return True
         # A broker whose settings are known takes a topic that no longer exists for a plain one.
         return topic in (self.topic_ids or ()) or (self.is_remote_storage_known and self.is_gone(topic))
+
+
+def refuse_wrong_topic_configs(topic_configs: object) -> None:
+    """Raise UsageError if *topic_configs* of a caller are not by topic; None is none."""
+    refuse_no_mapping("topic_configs", topic_configs, "{'orders': {'preallocate': 'true'}}, for example")
 
 
 def read_topic_configs(text: str) -> dict[str, dict[str, str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from recovery.broker.topic_configs import refuse_wrong_topic_configs
 from recovery.errors import UsageError
-from recovery.several import refuse_no_mapping
 
 DEFAULT_SAMPLE_BYTES = 128 << 20
 
@@ -37,8 +37,6 @@ class EstimateOptions:
 
     def refuse_wrong_values(self) -> None:
         """Raise UsageError if a number is out of range, or a value of another type."""
-        refuse_no_mapping(
-            "topic_configs", self.topic_configs, "{'orders': {'preallocate': 'true'}}, for example"
-        )
+        refuse_wrong_topic_configs(self.topic_configs)
         if self.sample_bytes < 0:
             raise UsageError(f"sample_bytes={self.sample_bytes}: expected an integer from 0")

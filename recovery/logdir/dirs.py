@@ -145,12 +145,11 @@ def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]
     )
 
 
-def _refuse_no_properties(properties: object) -> None:
+def _refuse_no_properties(properties: Mapping[str, object]) -> None:
     """Refuse what cannot be a broker's properties: passed over, it would let defaults decide about bytes."""
     refuse_no_mapping(
         "config", properties, "segfmt.properties.read_properties makes one of the bytes of server.properties"
     )
-    assert isinstance(properties, Mapping)
     for key, value in properties.items():
         if not isinstance(value, str):
             raise UsageError(f"config: {key}={value!r}: expected a text. Remedy: {key}={str(value)!r}")

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from recovery.broker.starting_release import AUTO, CHOICES
+from recovery.broker.topic_configs import refuse_wrong_topic_configs
 from recovery.errors import UsageError
 from recovery.read.rate_limit import refuse_wrong_rate
-from recovery.several import refuse_no_mapping
 from recovery.threads import refuse_wrong_thread_count
 
 
@@ -45,8 +45,6 @@ class LogDirOptions:
     def refuse_wrong_values(self) -> None:
         """Raise UsageError if a choice is none of those there are, a number out of range, a value of another type."""
         refuse_wrong_choice("--release", self.release, CHOICES)
-        refuse_no_mapping(
-            "topic_configs", self.topic_configs, "{'orders': {'preallocate': 'true'}}, for example"
-        )
+        refuse_wrong_topic_configs(self.topic_configs)
         refuse_wrong_thread_count(self.threads)
         refuse_wrong_rate(self.max_bytes_per_second)

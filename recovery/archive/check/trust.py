@@ -37,8 +37,7 @@ DERIVED: tuple[PartKind, ...] = (
 """What can be rebuilt from a log and what precedes it."""
 STATEFUL: tuple[PartKind, ...] = (PartKind.TXN_INDEX, PartKind.SNAPSHOT, PartKind.LEADER_EPOCHS)
 """Those of them that follow from earlier logs as well."""
-HELD = tuple(kind for kind in DERIVED if kind is not PartKind.TXN_INDEX)
-"""What an object that holds all of them always has: transaction indexes are of segments with aborted ones alone."""
+_ALWAYS_HELD = tuple(kind for kind in DERIVED if kind is not PartKind.TXN_INDEX)
 _KINDS = {kind.value: kind for kind in PartKind}
 _UNKNOWN_BEFORE = {
     PartKind.TXN_INDEX: "the producers at the start of its segment are not known",
@@ -135,11 +134,8 @@ class RebuildDecisions:
             is_finished=segment.key not in self._head.unfinished and segment.key not in self._head.twins,
             is_tiered=self._is_tiered,
         )
-        obstacles = dict.fromkeys(wrong, obstacle)
-        if not obstacle:
-            state_obstacles = self._state_obstacles(segment.key)
-            wanted.difference_update(state_obstacles)
-            obstacles.update(state_obstacles)
+        state_obstacles = {} if obstacle else self._state_obstacles(segment.key)
+        wanted.difference_update(state_obstacles)
         if wanted and not obstacle:
             work = RebuildWork(
                 segment=segment,
@@ -152,10 +148,10 @@ class RebuildDecisions:
             if decided[kind].rebuilt is not None:
                 continue
             # Of several parts the first that is missing says why the whole is not there
-            parts_needed = HELD if kind is PartKind.INDEXES else (kind,)
-            missing = [part for part in parts_needed if part not in scanned.rebuilt]
+            needed = self._held(segment.key) if kind is PartKind.INDEXES else (kind,)
+            missing = [part for part in needed if part not in scanned.rebuilt]
             reasons = (
-                obstacles.get(part) or obstacle or self._failure(segment.key, part) for part in missing
+                obstacle or state_obstacles.get(part) or self._failure(segment.key, part) for part in missing
             )
             decided[kind] = replace(
                 decided[kind],
@@ -175,6 +171,16 @@ class RebuildDecisions:
         if key in self._witness.told_after:
             kinds.discard(PartKind.LEADER_EPOCHS)
         return dict.fromkeys(kinds, why)
+
+    def _held(self, key: SegmentKey) -> tuple[PartKind, ...]:
+        """Return the parts that an object which holds all of a segment should have, as far as is known.
+
+        A transaction index is among them where one could not be written: only segments with aborted ones have one.
+        """
+        is_txn_index_lost = self._rebuilding is not None and (
+            (key, PartKind.TXN_INDEX) in self._rebuilding.failures
+        )
+        return DERIVED if is_txn_index_lost else _ALWAYS_HELD
 
     def _failure(self, key: SegmentKey, kind: PartKind) -> str:
         """Return why a part that was to be rebuilt was not; empty if nothing is rebuilt now."""

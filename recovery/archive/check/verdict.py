@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from recovery.archive.check.logs.sound_logs import SoundLogs
@@ -65,9 +65,8 @@ class PartitionVerdict:
     sound: list[SoundLogs] = field(default_factory=list)
 
 
-def by_object(verdicts: Iterable[ObjectVerdict]) -> Iterator[list[ObjectVerdict]]:
+def by_object(verdicts: Sequence[ObjectVerdict]) -> Iterator[list[ObjectVerdict]]:
     """Yield the verdicts on each object: several on one that holds several parts."""
-    verdicts = list(verdicts)
     parts: dict[str, list[ObjectVerdict]] = {judged.holder: [] for judged in verdicts if judged.holder}
     for judged in verdicts:
         own = parts.get(judged.holder or judged.verdict.path)
