@@ -22,6 +22,7 @@ from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.aiven_archive import KEY_ID, encrypt_oaep, finished_segments, store_segment, write_private_key
 from tests.logs.archives import LOG, made_copies, metadata_records, write_archive
 from tests.logs.metadata_topic import write_metadata
+from tests.runs.full_output import fill_disk
 from tests.runs.goings import bad_objects, gone_through, run_through
 
 TOPICS = {"transactions", "codecs", "deleted-records"}
@@ -260,6 +261,10 @@ def test_what_is_rebuilt_of_a_part_of_an_object_is_not_put_in_the_place_of_an_ob
     )
 
 
+def has_txn_index(manifest: Path) -> bool:
+    return json.loads(manifest.read_text())["segmentIndexes"]["transaction"] is not None
+
+
 def test_an_object_is_rebuilt_if_all_is_that_it_should_hold(
     copy: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -283,6 +288,29 @@ def test_an_object_is_rebuilt_if_all_is_that_it_should_hold(
         f"restore {key} from another copy, or have the plugin upload the segment again: what it should hold is "
         "rebuilt, part by part"
     )
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_an_object_is_not_settled_while_one_of_its_parts_could_not_be_written(
+    is_full: bool, archives: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction index, which only segments with aborted transactions have."""
+    (folder,) = archives["plain"].glob("transactions-*")
+    root = tmp_path / "archive"
+    shutil.copytree(folder, root / folder.name)
+    manifests = [path for path in sorted(root.rglob("*.rsm-manifest")) if has_txn_index(path)]
+    path = manifests[3].with_suffix(".indexes")
+    path.unlink()
+    if is_full:
+        fill_disk(monkeypatch, ".txnindex")
+    options = CheckOptions(url=str(root), rebuilds=True, output=str(tmp_path / "output"))
+    report, verdicts = run_through(options)
+    assert report.exit_code == (2 if is_full else 0)
+    assert report.summary.unsettled == is_full
+    rows = [object_row(verdict, one) for verdict in verdicts for one in verdict.objects]
+    (remedy,) = (row["remedy"] for row in rows if row["key"] == path.relative_to(root).as_posix())
+    assert ("No space left on device" in remedy) is is_full
+    assert ("what it should hold is rebuilt, part by part" in remedy) is not is_full
 
 
 @pytest.mark.parametrize(

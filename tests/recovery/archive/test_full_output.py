@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from recovery.archive.check.options import CheckOptions
 from recovery.archive.engine.run import OutputError
 from recovery.archive.stores.local_store import LocalStore
 from tests.logs.archives import made_copies, write_archive
+from tests.runs.full_output import fill_disk
 from tests.runs.goings import run_through
 
 
@@ -21,18 +20,6 @@ def archive(tmp_path: Path) -> Path:
     index = sorted((tmp_path / "archive").rglob("*.timeindex"))[1]
     index.write_bytes(index.read_bytes() + b"\0")
     return tmp_path / "archive"
-
-
-def fill_disk(monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
-    """Let fsync(2) fail as on a full disk for files whose path, also while they are written, contains *folder*."""
-    sync = os.fsync
-
-    def full(descriptor: int) -> None:
-        if folder in os.readlink(f"/proc/self/fd/{descriptor}").replace("/.", "/"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", full)
 
 
 @pytest.mark.parametrize(
