@@ -14,10 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
-from benchmarks.generate import Shape, generate, read_size
+from benchmarks.generate import Dataset, Shape, generate, read_size
 from tests import ROOT
+from tests.brokers import KafkaUnavailableError
+from tests.brokers.broker import BrokerError
 from tests.logs.samples import unpack
 
 SAMPLE = "crashed"
@@ -59,11 +62,7 @@ def _of_a_broker(folder: Path) -> bool:
 def _worth_watching(folder: Path, size_bytes: int) -> bool:
     size_bytes = min(size_bytes, shutil.disk_usage(folder).free // _SPARE_SHARE) >> 20 << 20
     print(f"\n2. {size_bytes >> 20} MiB of logs are made here, and one bit of them is flipped.\n", flush=True)
-    made = generate(
-        folder / "made",
-        Shape(bytes_total=size_bytes, batch_bytes=16 << 10, partitions=8, dirs=2),
-        with_broker=_works("java", "-version") and _works("mvn", "--version"),  # else no topic has settings
-    )
+    made = _made(folder / "made", Shape(bytes_total=size_bytes, batch_bytes=16 << 10, partitions=8, dirs=2))
     logs = sorted(made.log_dirs[0].glob("*-*/*.log"))
     _flip(logs[len(logs) // 2])
     config = folder / "server.properties"
@@ -79,6 +78,18 @@ def _worth_watching(folder: Path, size_bytes: int) -> bool:
     print("\nAnd back: as it was before.\n")
     is_back = _run("undo", "-c", str(config), quiet=True) == 0
     return is_found and is_cut and is_listed and is_back
+
+
+def _made(into: Path, shape: Shape) -> Dataset:
+    """Make log dirs with the topic settings of a broker, where one can be had."""
+    if _works("java", "-version") and _works("mvn", "--version"):
+        try:
+            return generate(into, shape)
+        except (KafkaUnavailableError, BrokerError) as error:
+            why = textwrap.shorten(str(error), 300, placeholder=" ...")
+            print(f"They are made without a broker, and the topic has no settings: {why}\n", flush=True)
+            shutil.rmtree(into)
+    return generate(into, shape, with_broker=False)
 
 
 def _works(*command: str) -> bool:

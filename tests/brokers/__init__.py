@@ -1,7 +1,7 @@
 """The real Kafka for tests: its jars, the oracle, and whole brokers."""
 
 from tests.brokers.broker import Broker, DumpedSegments, TopicReads
-from tests.brokers.jars import KAFKA_VERSION, RELEASES, KafkaUnavailableError, kafka_jars, missing_commands
+from tests.brokers.jars import KAFKA_VERSION, RELEASES, KafkaUnavailableError, kafka_jars
 from tests.brokers.oracle import Oracle, OracleOutcome
 
 __all__ = [
@@ -14,5 +14,4 @@ __all__ = [
     "OracleOutcome",
     "TopicReads",
     "kafka_jars",
-    "missing_commands",
 ]

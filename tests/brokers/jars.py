@@ -30,11 +30,6 @@ class KafkaUnavailableError(RuntimeError):
     """Java, Maven, or what Maven should fetch is not there."""
 
 
-def missing_commands() -> list[str]:
-    """The commands these suites need and this machine does not have."""
-    return [command for command in _COMMANDS if shutil.which(command) is None]
-
-
 @functools.cache
 def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     """The folder with the jars of Kafka *version*: broker, clients, tools, LocalTieredStorage, logging."""
@@ -124,7 +119,7 @@ def _copy_moved_class(clients: Path, into: Path) -> None:
 
 
 def _run(command: Sequence[str]) -> None:
-    missing = missing_commands()
+    missing = [name for name in _COMMANDS if shutil.which(name) is None]
     if missing:
         raise KafkaUnavailableError(f"Java 17 and Maven are needed, not found: {', '.join(missing)}")
     done = subprocess.run(command, capture_output=True, text=True, check=False)

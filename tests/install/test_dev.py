@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 
+from native.kernels.cache import ENVIRONMENT, of_this_process
 from tests import ROOT
 
 
@@ -40,6 +43,24 @@ def test_the_demonstration_recovers_and_finds_nothing_left(
     assert re.search(
         r"^/.*/d1: run .*, 4 partitions, .* restored, .* of the run's own removed$", second, re.MULTILINE
     )
+    assert "Traceback" not in said.err
+
+
+def test_the_demonstration_goes_on_where_kafka_cannot_be_fetched(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    maven = tmp_path / "mvn"
+    maven.write_text('#!/bin/sh\n[ "$1" = --version ] && exit\necho "no network"\nexit 1\n')
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv(ENVIRONMENT, str(cast(Path, of_this_process().folder).parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(dev, "ENVIRONMENT", Path(sys.prefix))
+    monkeypatch.setattr(dev, "make_environment", lambda **_: True)
+    assert dev.main(["demo", "--bytes", "64MiB"]) == 0
+    said = capfd.readouterr()
+    assert "made without a broker, and the topic has no settings: mvn failed: no network\n" in said.out
+    assert len(re.findall(r"^CUT .*/bench-\d: offsets \d+ to \d+", said.out, re.MULTILINE)) == 1
     assert "Traceback" not in said.err
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from tests.servers.systemd import PROGRAM as NSPAWN
 
 OTHER_USER = 65534
 OTHER_SHELLS = ("zsh", "fish")
+LEAST_JAVA = 17
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +119,12 @@ def may_become_another_user() -> bool:
 
 @functools.cache
 def has_java() -> bool:
-    """Whether there is a JVM."""
-    return _has("java")
+    """Whether there is a JDK, and not too old for Kafka's brokers."""
+    if not _has("java") or not _has("javac"):
+        return False
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', told)
+    return version is not None and int(version[1]) >= LEAST_JAVA
 
 
 @functools.cache
@@ -203,9 +209,9 @@ OTHER_USERS = Need(
 )
 JAVA = Need(
     is_met=has_java,
-    lack="no java on the PATH",
+    lack=f"no JDK (java, javac) of Java {LEAST_JAVA} or later on the PATH",
     tests="the tests against the real Kafka and those on Spark",
-    remedy="install a Java 17 JDK",
+    remedy=f"install a Java {LEAST_JAVA} JDK",
 )
 MAVEN = Need(
     is_met=has_maven,

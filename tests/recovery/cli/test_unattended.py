@@ -19,7 +19,7 @@ ANOTHER = ("--property", "producer.id.expiration.ms=7")
 
 @pytest.fixture
 def begun(ram_path: Path) -> Sample:
-    """A sample whose recovery was killed in the middle."""
+    """A sample whose recovery was killed in the middle: which log dirs have a journal by then is chance."""
     sample = unpack("crashed", ram_path)
     options = ("--now", sample.now_ms, "--progress", "none", "--threads", "1")
     process = start_paused("PartitionFinished", 12, "recover", "-c", sample.config, *options)
@@ -48,6 +48,7 @@ def test_another_setting_is_taken_where_a_broker_has_been_there_since(begun: Sam
 
 def test_restart_forgets_what_it_cannot_read(begun: Sample) -> None:
     for log_dir in begun.log_dirs:
+        quarantine_of(log_dir).mkdir(exist_ok=True)
         Path(RunJournal(str(log_dir)).path).write_bytes(b"garbage")
     refused = recover(begun)
     assert refused.exit_code == 3
@@ -57,11 +58,11 @@ def test_restart_forgets_what_it_cannot_read(begun: Sample) -> None:
 
 
 def test_restart_forgets_nothing_where_another_log_dir_is_refused(begun: Sample) -> None:
-    first, *_, last = begun.log_dirs
-    quarantine_of(last).mkdir(exist_ok=True)
-    (quarantine_of(last) / UNDO_JOURNAL).write_bytes(b"")
+    with_journal = next(path for path in begun.log_dirs if Path(RunJournal(str(path)).path).exists())
+    refused = next(path for path in begun.log_dirs if path != with_journal)
+    quarantine_of(refused).mkdir(exist_ok=True)
+    (quarantine_of(refused) / UNDO_JOURNAL).write_bytes(b"")
     before = footprint(begun.root)
-    assert Path(RunJournal(str(first)).path).exists()
     done = recover(begun, "--restart")
     assert done.exit_code == 3
     assert_one_line(done, "an undo was interrupted here. Nothing was changed")

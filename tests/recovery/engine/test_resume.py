@@ -282,9 +282,12 @@ class TestAnother:
 
     @pytest.fixture
     def begun(self, sample: Sample) -> Sample:
-        killed_at_event(
-            PartitionFinished, 12, lambda watch: recover(sample, thread_count=1, observers=[watch])
-        )
+        for log_dir in sample.log_dirs:  # one after the other: each has its journal then
+            killed_at_event(
+                PartitionFinished,
+                6,
+                lambda watch, log_dir=log_dir: recover(sample, [log_dir], thread_count=1, observers=[watch]),
+            )
         return sample
 
     def test_configuration_is_refused(self, begun: Sample) -> None:
