@@ -158,6 +158,10 @@ class InterruptedRecoveryError(RecoveryError):
         return 128 + self.signal_number
 
 
+class UndoneError(OSError):
+    """All is put back, but not on disk for certain."""
+
+
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Of an I/O error that ends once there is room."""
 

@@ -175,7 +175,7 @@ def _run(argv: Sequence[str] | None) -> int:
         _complain(f"kafka-log-recovery: {error}")
         return exit_code_of(error)
     except KeyboardInterrupt:
-        _complain("kafka-log-recovery: interrupted before anything was done")
+        _complain("kafka-log-recovery: interrupted")
         return 130
     except OSError as error:
         _complain(f"kafka-log-recovery: {_io_text(error)}")

@@ -48,6 +48,7 @@ exit codes:
   1  usage error, or quarantine cannot be read; nothing was purged, unless only the report could not be written
   3  a recovery or an undo is at work or was interrupted; nothing was purged
   4  runs could not be purged, at least not whole; the rest were
+  129, 130, 143  interrupted; start again for the rest
 """
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 _DURATION = re.compile(r"(\d{1,9})([smhdw])")
@@ -122,9 +123,10 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 def run_purge(arguments: argparse.Namespace) -> int:
     """Run `quarantine purge` and return its exit code."""
-    from recovery.cli.session import print_report
+    from recovery.cli.session import print_report, watched_signals
     from recovery.saved.purge import purge
     from recovery.saved.report import PurgeReport
+    from recovery.stop_request import StopRequest
     from recovery.watch.tally import open_tally
 
     latest_ms = _now_ms() - 1000 * (arguments.older_than or 0)
@@ -141,12 +143,28 @@ def run_purge(arguments: argparse.Namespace) -> int:
     if is_asking and sys.stdin.isatty():
         planned = purge(log_dirs, quarantine_dir, is_chosen, dry_run=True)
         _ask_for_all(PurgeReport(dry_run=True, log_dirs=planned))
-    with open_tally(arguments.progress, "Removing what is in quarantine", "files") as tally:
-        purged = purge(log_dirs, quarantine_dir, is_chosen, dry_run=arguments.dry_run, tally=tally)
-    if arguments.run_name is not None and not any(log_dir_purge.runs for log_dir_purge in purged):
-        raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
-    report = PurgeReport(dry_run=arguments.dry_run, log_dirs=purged)
-    print_report(report, arguments)
+    stop = StopRequest()
+    with watched_signals() as signals:
+        signals.forward_to(stop)
+        with open_tally(arguments.progress, "Removing what is in quarantine", "files") as tally:
+            purged = purge(
+                log_dirs,
+                quarantine_dir,
+                is_chosen,
+                dry_run=arguments.dry_run,
+                tally=tally,
+                check_stop=stop.check,
+            )
+        runs = [one for log_dir_purge in purged for one in log_dir_purge.runs]
+        if arguments.run_name is not None and not runs:
+            raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
+        is_interrupted = any(one.rule == "interrupted" for one in runs)
+        report = PurgeReport(
+            dry_run=arguments.dry_run,
+            log_dirs=purged,
+            signal_exit_code=128 + stop.signal_number if is_interrupted else None,
+        )
+        print_report(report, arguments, signals)
     return report.exit_code
 
 

@@ -24,6 +24,7 @@ from recovery.errors import (
     FULL_ERRNOS,
     InterruptedRecoveryError,
     RecoveryError,
+    UndoneError,
     UnsafeError,
     UsageError,
     error_text,
@@ -144,6 +145,11 @@ def _told_how_far(dirs: BrokerDirs) -> Iterator[None]:
         state, remedy = "Nothing was changed", f"{mend}, and start undo again"
         if any(_is_begun(log_dir, dirs.quarantine_dir) for log_dir in dirs.log_dirs):
             state, remedy = "The undo is not finished: no broker may start yet", f"{remedy}, which goes on"
+        elif isinstance(error, UndoneError):
+            state = "All is put back, but a power failure now may take a part of that away"
+            remedy = (
+                "look for I/O errors of its disk (dmesg), and check the file system before a broker starts"
+            )
         raise RecoveryError(f"{what}. {state}. Remedy: {remedy}") from error
 
 

@@ -41,7 +41,7 @@ from recovery.logdir.work_lock import WorkLocks
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.plan.commit import plain_name
 from recovery.read.file_system import is_same, is_there, keeps_inodes, look_at, naming, open_file
-from recovery.write.durable import opened, remove_file, sync, write_fully, write_new
+from recovery.write.durable import end_of_lines, opened, remove_file, sync, write_fully, write_new
 from segfmt.filenames import SWAP_SUFFIX
 
 _VERSION: Final = 1
@@ -75,6 +75,7 @@ class CutLedger:
         self._log_dir = log_dir
         self._path = os.path.join(log_dir, CUT_LEDGER)
         self._lock = Lock()
+        self._entered: set[tuple[str, str | None, Cut]] | None = None  # once `add` has read the file
 
     def entries(self) -> tuple[EarlierCut, ...]:
         """Return what is in the file; lines that are not this tool's stand for a cut of which nothing is known.
@@ -135,15 +136,15 @@ class CutLedger:
         with self._lock:
             self._append(_to_line({"moved": path, "is_made": True}), is_waited_for=False)
 
-    def forget_moves(self, paths: Collection[str] | None = None) -> None:
-        """Remove the entries of what was moved away, durably: of *paths*, which were moved back; of all, if None.
+    def forget_moves(self, paths: Collection[str]) -> None:
+        """Remove the entries of what was moved away from *paths*, durably: it was moved back, or reported.
 
         Raises:
             OSError: it cannot be written; they may be reported again.
         """
         with self._lock:
             moves = self.moves()
-            kept = [move for move in moves if paths is not None and move.path not in paths]
+            kept = [move for move in moves if move.path not in paths]
             if len(kept) < len(moves):
                 self._write(self.entries(), kept)
 
@@ -153,18 +154,19 @@ class CutLedger:
         Raises:
             OSError: it cannot be written; nothing may be cut then.
         """
-        quarantine = _run_folder(report)
+        if not report.losses:
+            return
+        folder, quarantine = report.folder, _run_folder(report)
         with self._lock:
-            entered = {
-                cut
-                for entry in self.entries()
-                if (entry.partition, entry.quarantine) == (report.folder, quarantine)
-                for cut in entry.cuts
-            }
-            cuts = tuple(cut for cut in report.losses if cut not in entered)
+            if self._entered is None:
+                self._entered = {
+                    (entry.partition, entry.quarantine, cut) for entry in self.entries() for cut in entry.cuts
+                }
+            cuts = tuple(cut for cut in report.losses if (folder, quarantine, cut) not in self._entered)
             if cuts:
-                before = _files_of(cuts, os.path.join(self._log_dir, report.folder))
-                self._append(_line(_entry(report.folder, quarantine, cuts=cuts, before=before)))
+                before = _files_of(cuts, os.path.join(self._log_dir, folder))
+                self._append(_line(_entry(folder, quarantine, cuts=cuts, before=before)))
+                self._entered.update((folder, quarantine, cut) for cut in cuts)
 
     def add_holes(self, reports: Iterable[PartitionReport], quarantine: str | None) -> None:
         """Enter what is missing in partitions of a log dir that is about to be handed over, unless it has been entered.
@@ -201,13 +203,14 @@ class CutLedger:
             OSError: it cannot be written; they may be reported again.
         """
         with self._lock:
-            entries, forgotten = self.entries(), list(gone)
+            entries, forgotten = self.entries(), set(gone)
             kept = [entry for entry in entries if entry not in forgotten]
             if len(kept) < len(entries) or not kept:
                 self._write(kept, self.moves())
 
     def _write(self, entries: Collection[EarlierCut], moves: Collection[EarlierMove]) -> None:
         """Write this to the file; if there is nothing, remove it, and any half-made copy that a kill has left."""
+        self._entered = None
         temporary = self._path + TEMPORARY_SUFFIX
         if entries or moves:
             lines = [*map(_line, entries), *(_move_line(move._replace(is_made=True)) for move in moves)]
@@ -226,7 +229,9 @@ class CutLedger:
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes == 0:
                 give_to_owner_of(self._log_dir, self._path, descriptor)
-            os.ftruncate(descriptor, self._read().rfind(b"\n") + 1)  # a kill may have torn the last line
+            whole_bytes = end_of_lines(descriptor, size_bytes)
+            if whole_bytes < size_bytes:  # a kill may have torn the last line
+                os.ftruncate(descriptor, whole_bytes)
             write_fully(descriptor, line)
             if is_waited_for:
                 os.fsync(descriptor)
@@ -361,7 +366,8 @@ def _forget_told(report: LogDirReport) -> None:
     unreported = {
         _key(entry) for entry in _made(report.log_dir, untold(entries, report.partitions))
     } - reported
-    ledger.forget_moves()
+    told = {*report.repairs, *(note.text for note in report.notes)}
+    ledger.forget_moves([move.path for move in ledger.moves() if told & {str(move), move.line}])
     ledger.forget(entry for entry in entries if _key(entry) not in unreported)
 
 
@@ -475,6 +481,7 @@ def _to_line(document: Mapping[str, Any]) -> bytes:
 def _entries(data: bytes) -> tuple[EarlierCut, ...]:
     *lines, torn = data.split(b"\n")
     entries: list[EarlierCut] = []
+    places: dict[str, list[int]] = {}  # of those that nothing says are made, by partition
     has_unreadable = not _is_begun(torn)
     for line in lines:
         try:
@@ -484,12 +491,11 @@ def _entries(data: bytes) -> tuple[EarlierCut, ...]:
                 continue
             partition = plain_name(document["partition"])
             if "cuts" in document:
+                places.setdefault(partition, []).append(len(entries))
                 entries.append(_read_entry(partition, document))
             elif document["is_made"]:
-                entries = [
-                    replace(entry, is_made=True) if entry.partition == partition else entry
-                    for entry in entries
-                ]
+                for place in places.pop(partition, ()):
+                    entries[place] = replace(entries[place], is_made=True)
         except (ValueError, KeyError, TypeError, RecursionError):
             has_unreadable = True
     return (*entries, _UNREADABLE) if has_unreadable else tuple(entries)

@@ -45,7 +45,7 @@ def list_log_dirs(
     *,
     known: Mapping[str, tuple[Problem, ...]] | None = None,
     known_blockers: Mapping[str, tuple[Problem, ...]] | None = None,
-    repair_into: Callable[[str], Quarantine] | None = None,
+    repair_into: Callable[[LogDirInventory], Quarantine] | None = None,
     before_repair: Callable[[LogDirInventory], None] = lambda _: None,
     dry_run: bool = False,
 ) -> Inventories:
@@ -53,7 +53,7 @@ def list_log_dirs(
 
     Args:
         known, known_blockers: problems of log dirs that were found before.
-        repair_into: returns the quarantine of a log dir for its repair; None for no repair.
+        repair_into: returns the quarantine of a log dir for its repair, or raises OSError; None for no repair.
         before_repair: raises if a log dir must not be touched.
         dry_run: leave everything where it is, and return what would be there after a repair.
     """
@@ -66,8 +66,7 @@ def list_log_dirs(
         inventories_found = [
             repaired
             for listed in refuse_duplicates(inventories_found)
-            if (repaired := _repaired(listed, listing, inventories, repair_into(listed.log_dir), dry_run))
-            is not None
+            if (repaired := _repaired(listed, listing, inventories, repair_into, dry_run)) is not None
         ]
     for inventory in refuse_duplicates(inventories_found):
         if inventory.problems:
@@ -108,17 +107,23 @@ def _repaired(
     inventory: LogDirInventory,
     listing: Listing,
     inventories: Inventories,
-    quarantine: Quarantine,
+    repair_into: Callable[[LogDirInventory], Quarantine],
     dry_run: bool,
 ) -> LogDirInventory | None:
     log_dir = inventory.log_dir
     try:
         repaired = repair_log_dir(
-            inventory, lambda without: listing(log_dir, without=without), quarantine, dry_run=dry_run
+            inventory,
+            lambda without: listing(log_dir, without=without),
+            repair_into(inventory),
+            dry_run=dry_run,
         )
-    except LogDirOfflineError as error:
-        inventories.offline[log_dir] = error
+    except OSError as error:
+        inventories.offline[log_dir] = LogDirOfflineError(log_dir, error)
         return None
     inventories.repairs[log_dir] = repaired.lines
     inventories.unrepaired[log_dir] = repaired.left
+    if repaired.error is not None:
+        inventories.offline[log_dir] = repaired.error
+        return None
     return repaired.inventory

@@ -27,7 +27,12 @@ from recovery.engine.handoff import has_marker, plan_handoff, plan_unmarking, re
 from recovery.engine.job import LogDirJob
 from recovery.engine.log_dir_handoff import finish_handoff, finish_unmarking, write_handoff
 from recovery.engine.outcomes import PartitionResult
-from recovery.engine.partition_report import failed_reports, finished_event, refused_reports
+from recovery.engine.partition_report import (
+    failed_reports,
+    finished_event,
+    log_dir_report,
+    refused_reports,
+)
 from recovery.engine.partition_run import PartitionRun
 from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.engine.resume import RunJournal, own_files
@@ -88,6 +93,7 @@ class LogDirRun:
         self._may_map = is_local(inventory.log_dir)
         self._is_marker_gone = False
         self._is_journal_tried = False
+        self._journal_error: OSError | None = None
         self._threads: list[threading.Thread] = []
         self._works_itself = False
         self._notes: list[Note] = []
@@ -266,7 +272,10 @@ class LogDirRun:
             self._notify(self._finished(report, None, count))
 
     def _begin_journal(self) -> None:
-        """Begin a journal. If there is no room for one, the run continues, but could not be resumed."""
+        """Begin a journal. If there is no room for one, the run continues, but could not be resumed.
+
+        It does not in a clean log dir, which would be an unclean one for the next run, and lose what is sound.
+        """
         with self._changed:
             if self._is_journal_tried:
                 return
@@ -276,6 +285,9 @@ class LogDirRun:
                 if self._quarantine.run_folder is not None:  # a repair has made it
                     self._journal.note_run(os.path.basename(self._quarantine.run_folder))
             except OSError as error:
+                self._journal_error = error
+                if self._inventory.had_clean_shutdown:
+                    return
                 self._note(
                     f"no journal ({error_text(error)}): if this run is interrupted, the next one begins anew"
                 )
@@ -291,6 +303,8 @@ class LogDirRun:
         Kafka: LogManager.loadLogs deletes it first.
         """
         self._begin_journal()
+        if self._journal_error is not None and self._inventory.had_clean_shutdown:
+            raise self._journal_error
         with self._changed:
             if self._is_marker_gone:
                 return
@@ -407,17 +421,8 @@ class LogDirRun:
         )
 
     def _report(self, **fields: Any) -> LogDirReport:  # noqa: ANN401 - handed on
-        """Return the report of the dir: what is always known of it, and *fields*."""
-        return LogDirReport(
-            log_dir=self._inventory.log_dir,
-            had_clean_shutdown=self._inventory.had_marker,
-            quarantine=self._quarantine.run_folder,
-            passed_over=self._inventory.passed_over,
-            not_chosen=self._inventory.left_out,
-            problems=self._inventory.blockers,
-            warnings=tuple(map(str, self._inventory.notes)),
-            notes=tuple(self._notes),
-            **fields,
+        return log_dir_report(
+            self._inventory, quarantine=self._quarantine.run_folder, notes=tuple(self._notes), **fields
         )
 
     def _partition_reports(self, unfinished: Iterable[PartitionReport] = ()) -> tuple[PartitionReport, ...]:

@@ -1,4 +1,4 @@
-"""How a partition ended: its part of the report, and the event for observers."""
+"""How a partition, or its log dir, ended: its part of the report, and the event for observers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 from recovery.engine.loss import loss_text
-from recovery.engine.report import PartitionReport, Status
+from recovery.engine.report import LogDirReport, PartitionReport, Status
 from recovery.engine.segment_news import ReadSoFar
 from recovery.errors import PartitionRefusedError, error_text
 from recovery.load.model import LogBounds, PartitionOutcome, PartitionTask, RemovalKind
@@ -84,6 +85,19 @@ def report_of_refused(
         reasons=tuple(map(str, refusal.problems)),
         problems=refusal.problems,
         duration_ms=duration_ms,
+    )
+
+
+def log_dir_report(inventory: LogDirInventory, **fields: Any) -> LogDirReport:  # noqa: ANN401 - handed on
+    """Return the report of a log dir: what is always known of it, and *fields*."""
+    return LogDirReport(
+        log_dir=inventory.log_dir,
+        had_clean_shutdown=inventory.had_marker,
+        passed_over=inventory.passed_over,
+        not_chosen=inventory.left_out,
+        problems=inventory.blockers,
+        warnings=tuple(map(str, inventory.notes)),
+        **fields,
     )
 
 

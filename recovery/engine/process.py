@@ -18,12 +18,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 
+from recovery.engine.cut_ledger import untold_in
 from recovery.engine.handoff import reported_marker
 from recovery.engine.job import LogDirJob
-from recovery.engine.partition_report import failed_reports, refused_reports
+from recovery.engine.partition_report import failed_reports, log_dir_report, refused_reports
 from recovery.engine.report import LogDirReport
+from recovery.engine.resume import RunJournal
 from recovery.engine.worker import NO_THREADS, STOP_SIGNALS, WorkerResult, WorkerTask
-from recovery.errors import WorkerError, error_text
+from recovery.errors import JournalError, WorkerError, error_text
 from recovery.own_process import search_path
 from recovery.stop_request import StopRequest
 from recovery.threads import is_started
@@ -170,18 +172,29 @@ class LogDirProcess:
         )
         if not is_asked:
             self._notify(LogDirOffline(log_dir=job.log_dir, error=error_text(error)))
-        return LogDirReport(
-            log_dir=job.log_dir,
+        run_folder, entered_folders = self._left_behind()
+        failed = failed_reports(inventory, (), error, entered_folders=entered_folders)
+        return log_dir_report(
+            inventory,
             status="interrupted" if is_asked else "offline",
-            had_clean_shutdown=inventory.had_marker,
             marker=reported_marker(job.log_dir),
-            partitions=()
-            if is_asked
-            else (*refused_reports(inventory), *failed_reports(inventory, (), error)),
+            partitions=(*refused_reports(inventory), *(() if is_asked else failed)),
             repairs=job.repairs,
-            passed_over=inventory.passed_over,
+            quarantine=run_folder,
             error=error_text(error),
+            earlier_cuts=untold_in(job.log_dir),
         )
+
+    def _left_behind(self) -> tuple[str | None, frozenset[str]]:
+        """Return the folder of the run in quarantine, and what the worker has entered as done, or to be done."""
+        job = self._job
+        with suppress(OSError, JournalError):
+            journal = RunJournal(job.log_dir, quarantine_dir=job.options.quarantine_dir, dry_run=True)
+            try:
+                return journal.run_folder, journal.entered_folders
+            finally:
+                journal.close()
+        return None, frozenset()
 
 
 def _ending(code: int) -> str:

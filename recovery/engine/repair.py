@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from recovery.engine.cut_ledger import CutLedger
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
@@ -63,11 +64,13 @@ class Repaired:
     Attributes:
         lines: what was moved, or would be.
         left: what could be moved away but is not, and why.
+        error: what takes the log dir offline, though *lines* were moved; the inventory is that from before, then.
     """
 
     inventory: LogDirInventory
     lines: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    error: LogDirOfflineError | None = None
 
 
 def repair_log_dir(
@@ -81,14 +84,13 @@ def repair_log_dir(
 
     Args:
         relist: returns what lies in the log dir, without the paths given to it, of which nothing is missed.
-
-    Raises:
-        LogDirOfflineError: an I/O error.
     """
     moves, left = repairs_of(inventory)
     if not moves:
         return Repaired(inventory=inventory, left=tuple(left))
-    lines, moved_paths = [], []
+    lines: list[str] = []
+    moved_paths: list[str] = []
+    done = partial(Repaired, inventory=inventory)
     ledger = CutLedger(inventory.log_dir)
     for move in moves:
         path = os.path.join(inventory.log_dir, move.path)
@@ -101,14 +103,19 @@ def repair_log_dir(
         except OSError as error:
             remedy = _STAYS_REMEDIES.get(error.errno or 0)
             if remedy is None:
-                raise LogDirOfflineError(inventory.log_dir, error) from error
+                offline = LogDirOfflineError(inventory.log_dir, error)
+                return done(lines=tuple(lines), left=tuple(left), error=offline)
             left.append(
                 f"--repair leaves {move.path}, which cannot be moved to quarantine: {error.strerror}. Remedy: {remedy}"
             )
             continue
         lines.append(str(move))
         moved_paths.append(move.path)
-    return Repaired(inventory=relist(moved_paths), lines=tuple(lines), left=tuple(left))
+    try:
+        relisted = relist(moved_paths)
+    except LogDirOfflineError as offline:
+        return done(lines=tuple(lines), left=tuple(left), error=offline)
+    return done(inventory=relisted, lines=tuple(lines), left=tuple(left))
 
 
 def repairs_of(inventory: LogDirInventory) -> tuple[list[Move], list[str]]:

@@ -134,6 +134,11 @@ class EarlierMove(NamedTuple):
     quarantine: str
     is_made: bool = False
 
+    @property
+    def line(self) -> str:
+        """What the report of the run that moves it says."""
+        return f"move {self.path} to quarantine: {self.reason}"
+
     def __str__(self) -> str:
         return (
             f"{self.path}: moved away by --repair of an earlier run, at {time_text(self.time_ms)}: {self.reason}; "

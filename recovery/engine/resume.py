@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from stat import S_ISREG
 from typing import Any
 
@@ -30,14 +31,15 @@ from recovery.logdir.listing import file_stat, list_files
 from recovery.logdir.quarantine_place import JOURNAL, given_place, quarantine_root, started_ms_of
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.plan.commit import Commit
+from recovery.plan.undo_plan import read_account
 from recovery.printable import shell_line
 from recovery.read.file_system import is_folder, is_there, keeps_inodes, look_at
 from recovery.version import VERSION
 from recovery.write.durable import remove_empty_folder, remove_file
 from recovery.write.journal import Journal, listing_digest, remove_unfinished
 from recovery.write.journal_format import Header
-from recovery.write.quarantine import Quarantine
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+from recovery.write.quarantine import Quarantine, manifest_entries
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, DELETED_SUFFIX
 
 _FIELD = re.compile(r"(\w+)=([^,()]+)")  # one setting in the text of `LogSettings`
 _LOG_DIR_NOTE, _UNMARKING_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "unmarking", "hand-off", "run"
@@ -125,6 +127,11 @@ class RunJournal:
             )
         return folder
 
+    @property
+    def run_folder(self) -> str | None:
+        """Path of that folder."""
+        return None if self.run is None else os.path.join(self._root, self.run)
+
     # -- an interrupted run ---------------------------------------------------------------------------------
 
     def refuse_forgetting(self, *, is_restart: bool) -> None:
@@ -202,29 +209,51 @@ class RunJournal:
 
     def review(
         self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None = None
-    ) -> tuple[LogDirInventory, str | None]:
-        """Return *inventory* as the interrupted run had it, and as text the objection to resuming that run, if any.
+    ) -> str | None:
+        """Decide what of the interrupted run counts; return as text the objection to resuming it, if any.
 
         If something else, such as a broker, was at work meanwhile, only what was read from files that are the same
         still counts; if the interrupted run had begun with a clean log dir or under another configuration, or the
-        log dir's checkpoints have changed, nothing does.
+        log dir's checkpoints have changed, nothing does. Where a partition has changed that was done, none counts as
+        done: this run has a folder of its own in quarantine then, so that each of both can be taken back.
         """
         if self._journal is None:
-            return inventory, None
+            return None
         is_another = bool(self._differences(configuration, now_ms))
         objection = self._objection(inventory, is_configuration_another=is_another)
         if objection is not None:
             self.abandon()
-            return inventory, objection
+        elif self._has_changed_commit(inventory):
+            kept = (_LOG_DIR_NOTE,)
+            if self._dry_run:
+                self._journal.pass_over(kept)
+            else:
+                self._enter_done()
+                self._journal.forget(kept)
+        return objection
+
+    def _has_changed_commit(self, inventory: LogDirInventory) -> bool:
+        return any(
+            task.folder in self._commits and self._changed(task) is not None for task in inventory.tasks
+        )
+
+    def resumed(self, inventory: LogDirInventory) -> LogDirInventory:
+        """Return *inventory* as the interrupted run had it, once that is reviewed."""
+        if self._journal is None:
+            return inventory
+        self._committed = {
+            task.folder
+            for task in inventory.tasks
+            if task.folder in self._commits and self._changed(task) is None
+        }
         was_clean, now_ms = self._journal.header.had_clean_shutdown, self._journal.header.now_ms
         tasks = tuple(replace(task, had_clean_shutdown=was_clean, now_ms=now_ms) for task in inventory.tasks)
         had_marker = inventory.had_marker or self.unmarking() is not None
-        return replace(inventory, had_clean_shutdown=was_clean, had_marker=had_marker, tasks=tasks), None
+        return replace(inventory, had_clean_shutdown=was_clean, had_marker=had_marker, tasks=tasks)
 
     def _objection(self, inventory: LogDirInventory, *, is_configuration_another: bool) -> str | None:
         if self._journal is None:
             return None
-        self._committed.clear()
         return self._log_dir_objection() or self._folders_objection(inventory, is_configuration_another)
 
     def _log_dir_objection(self) -> str | None:
@@ -243,23 +272,33 @@ class RunJournal:
 
     def _folders_objection(self, inventory: LogDirInventory, is_configuration_another: bool) -> str | None:
         assert self._journal is not None
-        header, by_inode = self._journal.header, keeps_inodes(self._log_dir)
-        for task in inventory.tasks:
-            document = self._journal.commits.get(task.folder)
-            if document is not None:
-                commit = _commit_of(task.folder, document.get("commit"), self.path)
-                name = commit.explain(task.files, by_inode=by_inode)
-                changed = None if name is None else f"{task.folder}/{name}"
-                if changed is None:
-                    self._committed.add(task.folder)
-            else:
-                is_same = header.folders.get(task.folder) == listing_digest(task.files)
-                changed = None if is_same else task.folder
-            if changed is not None and header.had_clean_shutdown:
-                return f"{changed} has changed since, and the log dir was clean then"
-            if changed is not None and is_configuration_another:
-                return f"{changed} has changed since, and so has the configuration"
-        return None
+        was_clean = self._journal.header.had_clean_shutdown
+        if not (was_clean or is_configuration_another):
+            return None
+        changed = next(filter(None, map(self._changed, inventory.tasks)), None)
+        if changed is None:
+            return None
+        why = "the log dir was clean then" if was_clean else "so has the configuration"
+        return f"{changed} has changed since, and {why}"
+
+    def _changed(self, task: PartitionTask) -> str | None:
+        """Return the path of what has changed of a partition since the interrupted run, None if nothing has."""
+        assert self._journal is not None
+        document = self._commits.get(task.folder)
+        if document is None:
+            is_same = self._journal.header.folders.get(task.folder) == listing_digest(task.files)
+            return None if is_same else task.folder
+        commit = _commit_of(task.folder, document.get("commit"), self.path)
+        name = commit.explain(task.files, by_inode=self._keeps_inodes)
+        return None if name is None else f"{task.folder}/{name}"
+
+    @property
+    def _commits(self) -> Mapping[str, Mapping[str, Any]]:
+        return {} if self._journal is None else self._journal.commits
+
+    @cached_property
+    def _keeps_inodes(self) -> bool:
+        return keeps_inodes(self._log_dir)
 
     def is_committed(self, folder: str) -> bool:
         """Whether a partition is committed: finished, or to be finished as planned."""
@@ -268,7 +307,7 @@ class RunJournal:
     @property
     def entered_folders(self) -> frozenset[str]:
         """Where something was, or is to be, done: it may be done in part, even where a log is refused by now."""
-        return frozenset() if self._journal is None else frozenset(self._journal.commits)
+        return frozenset(self._commits)
 
     def committed(self, task: PartitionTask) -> tuple[Commit, PartitionResult]:
         """Return what was, or is to be, done in a partition's folder, and how it ended."""
@@ -389,14 +428,20 @@ class RunJournal:
 
         Otherwise `undo` would not know of it, and could not tell what the saved bytes belong to.
         """
-        if self._journal is not None and self.run is not None and not self._dry_run:
+        if not self._dry_run:
+            self._enter_done()
+        self.discard()
+
+    def _enter_done(self) -> None:
+        """Enter what the interrupted run has done in its manifest: it enters nothing more."""
+        if self._journal is not None and self.run is not None:
             quarantine = Quarantine(self._log_dir, root=self._quarantine_dir, run=self.run)
             with contextlib.suppress(JournalError):
                 for commit in self._all_commits():
                     _settle(self._log_dir, commit, quarantine)
             quarantine.end_manifest()
+            _settle_deleted(self._log_dir, quarantine)
             quarantine.sync()
-        self.discard()
 
     def abandon_others(self) -> None:
         """Forget runs with another quarantine, which may be gone by now: what they say is obsolete."""
@@ -470,9 +515,29 @@ def _settle(log_dir: str, commit: Commit, quarantine: Quarantine) -> None:
         return
     changed_files = own_files(log_dir) if commit.folder == LOG_DIR_ITSELF else files
     done = commit.done(changed_files)
-    if done and commit.explain(changed_files, by_inode=keeps_inodes(log_dir)) is None:
-        live_files = {name: stat for name, stat in files.items() if not name.endswith(TEMPORARY_SUFFIX)}
-        quarantine.note_change(replace(commit, actions=done), live_files)
+    if done and commit.has_left(changed_files):
+        quarantine.note_change(replace(commit, actions=done), _live(files))
+
+
+def _settle_deleted(log_dir: str, quarantine: Quarantine) -> None:
+    """Enter which pending deletions a run has kept and carried out in folders where it was killed before a commit."""
+    assert quarantine.run_folder is not None
+    kept: dict[str, list[str]] = {}
+    with contextlib.suppress(UnsafeError):  # a line of somebody else; `undo` says so
+        for folder, name, _ in read_account(
+            manifest_entries(quarantine.run_folder), quarantine.run_folder
+        ).unused:
+            if name.endswith(DELETED_SUFFIX):
+                kept.setdefault(folder, []).append(name)
+    for folder, names in kept.items():
+        with contextlib.suppress(FileNotFoundError):
+            files = _live(list_files(os.path.join(log_dir, folder)))
+            if not files.keys() & set(names):
+                quarantine.note_change(Commit(folder=folder, before=files, staged={}, actions=()), files)
+
+
+def _live(files: Mapping[str, FileStat]) -> dict[str, FileStat]:
+    return {name: stat for name, stat in files.items() if not name.endswith(TEMPORARY_SUFFIX)}
 
 
 def _commit_of(folder: str, document: Mapping[str, Any] | None, path: str) -> Commit:

@@ -101,6 +101,7 @@ class Engine:
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
         self._begun_dirs: set[str] = set()
+        self._reviewed_dirs: set[str] = set()
         self._earlier_cuts: dict[str, tuple[EarlierCut, ...]] = {}
         self._notes: dict[str, list[Note]] = {}
         self._is_clock_obsolete = False
@@ -278,7 +279,7 @@ class Engine:
             ),
             known=self._broker.problems,
             known_blockers=self._broker.blockers,
-            repair_into=self._quarantine_of if self._options.repair else None,
+            repair_into=self._repair_into if self._options.repair else None,
             before_repair=self._check_configuration,
             dry_run=self._options.dry_run,
         )
@@ -351,16 +352,30 @@ class Engine:
 
     def _resumed(self, inventory: LogDirInventory) -> LogDirInventory:
         """Return *inventory* as an interrupted run had it, if there was one and it can be resumed."""
+        if inventory.log_dir not in self._reviewed_dirs:
+            self._review(inventory)
+        return self._journals[inventory.log_dir].resumed(inventory)
+
+    def _review(self, inventory: LogDirInventory) -> None:
+        """Decide what of an interrupted run counts, if there was one, and note it."""
         journal = self._journals[inventory.log_dir]
-        if not journal.is_begun:
-            return inventory
-        resumed, objection = journal.review(inventory, self._configuration(inventory), self._options.now_ms)
-        text = "resuming the run that was interrupted"
-        if objection is not None:
-            text = f"a run was interrupted here, but {objection}: beginning anew"
-            self._is_clock_obsolete = True
-        self._note(inventory.log_dir, text)
-        return resumed
+        if journal.is_begun:
+            objection = journal.review(inventory, self._configuration(inventory), self._options.now_ms)
+            text = "resuming the run that was interrupted"
+            if objection is not None:
+                text = f"a run was interrupted here, but {objection}: beginning anew"
+                self._is_clock_obsolete = True
+            self._note(inventory.log_dir, text)
+        self._reviewed_dirs.add(inventory.log_dir)
+
+    def _repair_into(self, inventory: LogDirInventory) -> Quarantine:
+        """Return where a repair moves things: it is known only once the interrupted run is reviewed.
+
+        Raises:
+            OSError: that failed; nothing was moved.
+        """
+        self._review(inventory)
+        return self._quarantine_of(inventory.log_dir)
 
     def _note(self, log_dir: str, text: str) -> None:
         """Notify the observers, and add a note to the report."""
@@ -429,6 +444,7 @@ class Engine:
                 error=error_text(offline.error),
                 problems=offline.problems,
                 repairs=self._repairs.get(log_dir, ()),
+                quarantine=self._quarantines[log_dir].run_folder if log_dir in self._quarantines else None,
                 earlier_cuts=untold_in(log_dir),
             )
             for log_dir, offline in self._offline.items()

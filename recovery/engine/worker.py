@@ -168,7 +168,9 @@ def open_run(
     )
     if job.goes_on:
         # As the parent has done, so that this process knows what is committed
-        journal.review(job.inventory, job.configuration)
+        if job.options.dry_run:
+            journal.review(job.inventory, job.configuration)  # the parent could not enter what it has found
+        journal.resumed(job.inventory)
     else:
         journal.discard()  # a dry run that starts over leaves it there
     quarantine = Quarantine(

@@ -81,6 +81,13 @@ class Commit:
             files: the files that are in the folder now.
             by_inode: whether files are identified by their inodes there.
         """
+        return self._left_by_others(files, by_inode) or self._touched(files, by_inode)
+
+    def has_left(self, files: Mapping[str, FileStat]) -> bool:
+        """Return whether some step of this commit can have left *files*, which may lie on another disk by now."""
+        return self._left_by_others(files, by_inode=False) is None
+
+    def _left_by_others(self, files: Mapping[str, FileStat], by_inode: bool) -> str | None:
         for name, made in self.staged.items():
             candidates = (files.get(name), files.get(name + TEMPORARY_SUFFIX))
             if not any(stat is not None and _is(stat, _state(made), by_inode) for stat in candidates):
@@ -94,7 +101,7 @@ class Commit:
                     return name
             elif not any(state is not None and _is(stat, state, by_inode) for state in states):
                 return name
-        return self._touched(files, by_inode)
+        return None
 
     def _touched(self, files: Mapping[str, FileStat], by_inode: bool) -> str | None:
         """Return the name of a file that is still to be cut and was touched since the commit."""

@@ -182,7 +182,7 @@ def plan_undo(change: Change, files: Mapping[str, FileStat]) -> tuple[Action, ..
             if present != name:
                 renames[present] = name
             if files[present].size_bytes < stat.size_bytes:
-                appended.append(_append(name, stat, files[present].size_bytes, saved))
+                appended.append(_append(change.commit.folder, name, stat, files[present].size_bytes, saved))
         elif saved is not None and is_whole:
             restored.append(RestoreFile(source=saved.stored, name=name))
         elif not stat.size_bytes:
@@ -205,9 +205,19 @@ def plan_undo(change: Change, files: Mapping[str, FileStat]) -> tuple[Action, ..
     return (*removals, *_in_order(renames), *restored, *appended)
 
 
-def _append(name: str, stat: FileStat, size_bytes: int, tail: Saved | None) -> AppendPart:
+def _append(folder: str, name: str, stat: FileStat, size_bytes: int, tail: Saved | None) -> AppendPart:
+    """Return how the file *name*, of *size_bytes* now, gets its end back; what was not saved was zeros.
+
+    Raises:
+        UnsafeError: what was saved does not begin where the file ends.
+    """
+    if tail is not None and tail.position != size_bytes:
+        raise UnsafeError(
+            f"{folder}/{name}: ends at {size_bytes:,}, and what was cut from it began at {tail.position:,}. Nothing "
+            "was changed, and the bytes stay in quarantine. Remedy: none in this tool; something else has changed it"
+        )
     return AppendPart(
-        source=tail.stored if tail is not None and tail.is_tail and tail.position == size_bytes else None,
+        source=None if tail is None else tail.stored,
         name=name,
         position=size_bytes,
         size_bytes=stat.size_bytes - size_bytes,

@@ -17,11 +17,11 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger
-from recovery.errors import JournalError, UnsafeError, error_text
+from recovery.errors import InterruptedRecoveryError, JournalError, UnsafeError, error_text
 from recovery.logdir.quarantine_place import JOURNAL, JOURNALS, quarantine_roots
 from recovery.logdir.user import access_remedy
 from recovery.logdir.work_lock import WorkLocks
@@ -67,7 +67,7 @@ class PurgedRun:
     Attributes:
         freed_bytes: on disk; a file that has another name elsewhere, as in the log dir, frees nothing.
         problem: why the run is still there; None if it is gone, or would be.
-        rule: the same as an identifier: untold-cuts, foreign-file or io-error.
+        rule: the same as an identifier: untold-cuts, foreign-file, interrupted or io-error.
     """
 
     run: QuarantineRun
@@ -121,6 +121,7 @@ def purge(
     *,
     dry_run: bool = False,
     tally: Tally | None = None,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> tuple[LogDirPurge, ...]:
     """Remove the runs that *choose* accepts from the quarantine of each log dir.
 
@@ -128,6 +129,7 @@ def purge(
         log_dirs: absolute paths; one that is gone may still have its quarantine.
         dry_run: change nothing, report what would be removed.
         tally: counts the files.
+        check_stop: raises InterruptedRecoveryError if no more is to be removed: what is left has that as its problem.
 
     Raises:
         LogDirLockedError: a recovery, an undo or another purge is at work; nothing was changed.
@@ -144,21 +146,13 @@ def purge(
             log_dir: [run for run in runs_of(log_dir, quarantine_dir) if choose(run)] for log_dir in log_dirs
         }
         tally.expect(sum(len(run.files) for runs in chosen.values() for run in runs))
-        return tuple(
-            LogDirPurge(
-                log_dir=log_dir, runs=tuple(_purged(log_dir, runs, releases, dry_run=dry_run, tally=tally))
-            )
-            for log_dir, runs in chosen.items()
-        )
-
-
-def _purged(
-    log_dir: str, runs: Iterable[QuarantineRun], releases: Releases, *, dry_run: bool, tally: Tally
-) -> Iterator[PurgedRun]:
-    """Purge *runs* and yield what becomes of each."""
-    untold = untold_runs(log_dir)
-    for run in runs:
-        yield _purge_run(run, hindrance(run, untold), releases, dry_run, tally)
+        stops = None if dry_run else check_stop
+        purged: list[LogDirPurge] = []
+        for log_dir, runs in chosen.items():
+            untold = untold_runs(log_dir)
+            ended = (_purge_run(run, hindrance(run, untold), releases, tally, stops) for run in runs)
+            purged.append(LogDirPurge(log_dir=log_dir, runs=tuple(ended)))
+        return tuple(purged)
 
 
 def untold_runs(log_dir: str) -> frozenset[str]:
@@ -246,8 +240,13 @@ def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
 
 
 def _purge_run(
-    run: QuarantineRun, hindered: Hindrance | None, releases: Releases, dry_run: bool, tally: Tally
+    run: QuarantineRun,
+    hindered: Hindrance | None,
+    releases: Releases,
+    tally: Tally,
+    check_stop: Callable[[], None] | None,
 ) -> PurgedRun:
+    """Purge *run* and return what becomes of it; without *check_stop* only say so."""
     if hindered is not None:
         return PurgedRun(
             run=run,
@@ -258,19 +257,23 @@ def _purge_run(
         )
     removed: list[FoundFile] = []
     problem: str | None = None
-    if dry_run:
+    rule: str | None = None
+    if check_stop is None:
         removed.extend(run.files)
     else:
         try:
-            _remove(run, {file.path: file for file in run.files}, removed, on_removed=tally.add)
+            _remove(run, {file.path: file for file in run.files}, removed, tally=tally, check_stop=check_stop)
+        except InterruptedRecoveryError as error:
+            gone = f"{len(removed):,} of its {len(run.files):,} files are gone"
+            problem, rule = f"{error}; {gone}. Remedy: purge again", "interrupted"
         except OSError as error:
-            problem = f"{error_text(error)}. Remedy: {_remedy(error, run.path)}"
+            problem, rule = f"{error_text(error)}. Remedy: {_remedy(error, run.path)}", "io-error"
     return PurgedRun(
         run=run,
         file_count=len(removed),
         freed_bytes=sum(releases.release(file) for file in removed),
         problem=problem,
-        rule=None if problem is None else "io-error",
+        rule=rule,
     )
 
 
@@ -299,16 +302,19 @@ def _remove(
     listed: Mapping[str, FoundFile],
     removed: list[FoundFile],
     kept: Collection[str] = (),
-    on_removed: Callable[[], None] = lambda: None,
+    tally: Tally | None = None,
+    check_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Remove the *listed* files of *run*, and folders left empty, except for *kept*; append each file to *removed*."""
+    tally = tally or Tally()
     with opened_folder(run.root) as root:
         for file, folder in walk_files(root, run.name):
             is_same = file.path in listed and listed[file.path].inode == file.inode
             if is_same and file.path != MANIFEST:
+                check_stop()
                 os.unlink(os.path.basename(file.path), dir_fd=folder)
                 removed.append(listed[file.path])
-                on_removed()
+                tally.add()
         for path, folder, entries in walk_folders(root, run.name):
             for name, entry_stat in entries.items():
                 is_kept = os.path.join(path, name).removeprefix(f"{run.name}/") in kept
@@ -322,7 +328,7 @@ def _remove(
             if path == run.name and MANIFEST in listed:
                 os.unlink(MANIFEST, dir_fd=folder)
                 removed.append(listed[MANIFEST])
-                on_removed()
+                tally.add()
         _remove_empty(run.name, root)
         with naming(run.root):
             os.fsync(root)

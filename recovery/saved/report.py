@@ -190,14 +190,21 @@ class QuarantineListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PurgeReport:
-    """What was purged, or would be."""
+    """What was purged, or would be.
+
+    Attributes:
+        signal_exit_code: of a signal that has ended the purge, None without one.
+    """
 
     dry_run: bool
     log_dirs: tuple[LogDirPurge, ...]
+    signal_exit_code: int | None = None
 
     @property
     def exit_code(self) -> int:
-        """4 if a chosen run is still there, else 0."""
+        """That of a signal if one has ended it, 4 if a chosen run is still there, else 0."""
+        if self.signal_exit_code is not None:
+            return self.signal_exit_code
         is_left = any(purged.problem for log_dir in self.log_dirs for purged in log_dir.runs)
         return EXIT_PARTIAL if is_left else EXIT_DONE
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger, forget_run
-from recovery.errors import JournalError, UnsafeError, UsageError
+from recovery.errors import JournalError, UndoneError, UnsafeError, UsageError
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.quarantine_place import (
     UNDO_JOURNAL,
@@ -33,7 +34,7 @@ from recovery.saved.log_dir_state import LogDirState, files_in, folder_path
 from recovery.saved.purge import remove_undone
 from recovery.saved.runs import run_names
 from recovery.saved.saved_files import SavedFiles
-from recovery.saved.unnamed_files import refuse_unnamed, remedy_by_hand
+from recovery.saved.unnamed_files import LostPart, refuse_unnamed, remedy_by_hand
 from recovery.version import VERSION
 from recovery.watch.tally import Tally
 from recovery.write.apply import publish, remove_uncommitted, stage
@@ -121,10 +122,13 @@ def undo(
     with (
         LogDirLocks(dict.fromkeys((*log_dirs, *locked_dirs)), dry_run=dry_run) as locks,
         held_file_systems(() if dry_run else places_of(log_dirs, quarantine_dir)),
+        ExitStack() as journals,
     ):
         for error in locks.offline.values():
             raise UnsafeError(f"the log dir cannot be locked. Nothing was changed: {error}")
-        undone = _chosen_in(log_dirs, quarantine_dir, run)
+        undone = _chosen_in(log_dirs, quarantine_dir, run, dry_run=dry_run)
+        for undoing in itertools.chain(*undone.values()):
+            journals.callback(undoing.close)
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
             for undoing in runs:
@@ -152,7 +156,7 @@ def undo(
 
 
 def _chosen_in(
-    log_dirs: Collection[str], quarantine_dir: str | None, run: str | None
+    log_dirs: Collection[str], quarantine_dir: str | None, run: str | None, *, dry_run: bool
 ) -> dict[str, list[_RunUndoing]]:
     """Return the runs to take back, by log dir; after an interrupted `undo`, those that it has left."""
     entered = {log_dir: entry for log_dir in log_dirs if (entry := entered_undo(log_dir)) is not None}
@@ -163,7 +167,7 @@ def _chosen_in(
         if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in roots[log_dir])
     ]
     if not (entered or resumed_dirs):
-        return {log_dir: _chosen(log_dir, roots[log_dir], run, None) for log_dir in log_dirs}
+        return {log_dir: _chosen(log_dir, roots[log_dir], run, None, dry_run=dry_run) for log_dir in log_dirs}
     last_runs = {log_dir: last for entry in entered.values() for log_dir, last in entry.log_dirs.items()}
     last_runs = {
         log_dir: last
@@ -171,7 +175,9 @@ def _chosen_in(
         if log_dir in roots and _has_run(roots[log_dir], last)
     }
     return {
-        log_dir: _chosen(log_dir, roots[log_dir], last_runs.get(log_dir), entered.get(log_dir))
+        log_dir: _chosen(
+            log_dir, roots[log_dir], last_runs.get(log_dir), entered.get(log_dir), dry_run=dry_run
+        )
         for log_dir in log_dirs
         if log_dir in last_runs or log_dir in entered or log_dir in resumed_dirs
     }
@@ -201,7 +207,7 @@ def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
 
 
 def _chosen(
-    log_dir: str, roots: Sequence[str], run: str | None, entered: EnteredUndo | None
+    log_dir: str, roots: Sequence[str], run: str | None, entered: EnteredUndo | None, *, dry_run: bool
 ) -> list[_RunUndoing]:
     """Return the runs to take back, the newest first; an interrupted `undo` is finished as it was begun."""
     refuse_unfinished_restore(log_dir)
@@ -209,7 +215,7 @@ def _chosen(
         refuse_interrupted_recovery(log_dir, root)
     undoings = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
     undoings.sort(key=lambda undoing: run_order(undoing.run), reverse=True)
-    if (interrupted := _interrupted(log_dir, roots)) is not None:
+    if (interrupted := _interrupted(log_dir, roots, dry_run=dry_run)) is not None:
         undoings = [interrupted, *(undoing for undoing in undoings if undoing.run != interrupted.run)]
         run = interrupted.last_run
     elif entered is not None:
@@ -233,10 +239,10 @@ def _chosen(
     return undoings[:count]
 
 
-def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
+def _interrupted(log_dir: str, roots: Iterable[str], *, dry_run: bool) -> _RunUndoing | None:
     """Return the run that an interrupted `undo` was taking back, None if there is none."""
     for root in roots:
-        journal = Journal.open(os.path.join(root, UNDO_JOURNAL))
+        journal = Journal.open(os.path.join(root, UNDO_JOURNAL), read_only=dry_run)
         if journal is not None:
             return _RunUndoing(log_dir, root, _begun_run(journal), journal)
     return None
@@ -285,6 +291,11 @@ class _RunUndoing:
         self._restored_bytes = 0
         self._removed_bytes = 0
 
+    def close(self) -> None:
+        """Close the journal of an interrupted `undo`."""
+        if self._journal is not None:
+            self._journal.close()
+
     @property
     def last_run(self) -> str:
         """The last run that the interrupted `undo` was to take back."""
@@ -320,8 +331,11 @@ class _RunUndoing:
         if self._journal is None:
             self._refuse_changed(state)
             refuse_unnamed(self._log_dir, os.path.join(self.root, self.run), state)
+        last = {change.commit.folder: change for change in self._changes}
         for change in reversed(self._changes):
             if self._journal is None:
+                if change is not last[change.commit.folder]:
+                    self._refuse_changed_between(change, state)
                 for saved in change.saved.values():
                     self._saved.check(change.commit.folder, saved)
                 self._plan(change, state)  # it refuses what cannot be taken back
@@ -358,6 +372,22 @@ class _RunUndoing:
                 "whether the manifest is whole"
             )
 
+    def _refuse_changed_between(self, change: Change, state: LogDirState) -> None:
+        """Refuse if something else changed a folder between two changes of the run, which was interrupted there.
+
+        Args:
+            state: as the second of them found the folder.
+        """
+        folder = change.commit.folder
+        moved = {move.name for move in self._moves if move.folder == folder}
+        changed = [f"{folder}/{name}" for name in state.differences(folder, change) if name not in moved]
+        if changed:
+            raise UnsafeError(
+                f"{self._log_dir}: changed while run {self.run} was interrupted: {listed_text(changed, 5)}. Nothing "
+                "was changed, and the bytes stay in quarantine. Remedy: none in this tool; quarantine list shows what "
+                "was cut, and where it lies"
+            )
+
     def _others_in_new(self, change: Change) -> list[str]:
         """Return what is in a folder that the run has made, and is no file: it would go with the folder."""
         path = folder_path(self._log_dir, change.commit.folder)
@@ -372,14 +402,21 @@ class _RunUndoing:
         Args:
             state: as it will be once the changes in the manifest are taken back.
         """
-        for folder, name, saved in self._unused:
-            if not is_derived(name) and not state.holds(folder, name, saved):
-                path = os.path.join(folder_path(self._log_dir, folder), name)
-                raise UnsafeError(
-                    f"{self._saved.path(folder, saved.stored)}: run {self.run} was killed while it changed {folder}, "
-                    "it was never resumed, and its manifest does not say what it did. Nothing was changed. "
-                    f"{remedy_by_hand(path, saved.position)}"
-                )
+        lost = [
+            LostPart(
+                self._saved.path(folder, saved.stored),
+                os.path.join(folder_path(self._log_dir, folder), name),
+                saved.position,
+            )
+            for folder, name, saved in self._unused
+            if not is_derived(name) and not state.holds(folder, name, saved)
+        ]
+        if lost:
+            raise UnsafeError(
+                f"{lost[0].stored}: run {self.run} was interrupted while it changed that log, something else has "
+                "changed it since, and the manifest does not say what the run did. Nothing was changed. "
+                f"{remedy_by_hand(lost)}"
+            )
 
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
         """Whether the place of *move* is taken, except by what the recovery has made there, which is removed first."""
@@ -425,17 +462,32 @@ class _RunUndoing:
             self._marker.put_back()
             if self.run == last_run:
                 remove_undo(self._log_dir)
-            remove_undone(self.root, self.run)
+            # While the manifest is there to name them
             forget_run(self._log_dir, self.root, self.run)
             CutLedger(self._log_dir).forget_moves(
                 [os.path.relpath(self._place(move), self._log_dir) for move in self._moves]
             )
+            remove_undone(self.root, self.run)
             sync(self.root)  # without its journal, a run that reappeared would be taken for one to undo
-            self._journal.remove()
+            self._remove(self._journal)
         finally:
             self._journal.close()
         remove_empty_folder(self.root)  # unless another run is there
         return self._result()
+
+    @staticmethod
+    def _remove(journal: Journal) -> None:
+        """Remove the journal, with which the undo has ended.
+
+        Raises:
+            UndoneError: it is gone, but that is not on disk for certain.
+        """
+        try:
+            journal.remove()
+        except OSError as error:
+            if is_there(journal.path):
+                raise
+            raise UndoneError(*error.args) from error
 
     def _restore(self, journal: Journal, check_stop: Callable[[], None], tally: Tally) -> None:
         """Put everything back but the marker, durably, and note it: quarantine is not needed again."""
@@ -485,7 +537,8 @@ class _RunUndoing:
             if _TAKEN_BACK_NOTE not in journal.notes:
                 self._take_out(change)
             return
-        if key in journal.commits:
+        is_resumed = key in journal.commits
+        if is_resumed:
             commit = Commit.from_json(journal.commits[key])
             if commit.folder != folder:
                 raise JournalError(f"{journal.path}: the commit of {folder} is one of {commit.folder}")
@@ -497,7 +550,7 @@ class _RunUndoing:
             journal.commit(key, commit.to_json())
         self._note(folder, commit.actions)
         if _TAKEN_BACK_NOTE not in journal.notes:
-            publish(path, commit, open_saved=open_saved)
+            publish(path, commit, open_saved=open_saved, may_have_moved=is_resumed)
 
     def _take_out(self, change: Change) -> None:
         """Remove a folder that the run has made; an interrupted undo may have done so, and a broker made another."""

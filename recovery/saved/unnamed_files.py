@@ -7,13 +7,32 @@ manifest, or all of it, was lost.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from recovery.errors import UnsafeError
 from recovery.plan.undo_plan import Saved
+from recovery.quantity import listed_text
 from recovery.saved.log_dir_state import LogDirState
 from recovery.saved.runs import origin_of, read_run, unnamed_segments
 from recovery.write.digest import look_into
 from segfmt.filenames import DELETED_SUFFIX
+
+_MOST_LOST = 20
+
+
+class LostPart(NamedTuple):
+    """A part of a log that only quarantine has.
+
+    Attributes:
+        stored: its path in quarantine.
+        path: the file that it belongs to.
+        position: in bytes, in that file.
+    """
+
+    stored: str
+    path: str
+    position: int
 
 
 def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
@@ -29,6 +48,7 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
     run = read_run(*os.path.split(path))
     if run is None:
         return
+    lost: list[LostPart] = []
     for stored in unnamed_segments(run):
         folder, name, position = origin_of(stored)
         file = stored.rpartition("/")[2]
@@ -41,16 +61,21 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
             digest=digest,
         )
         if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not state.holds(folder, name, saved):
-            raise UnsafeError(
-                f"{os.path.join(path, stored)}: a part of a log that {log_dir} does not have, and no line of the "
-                "manifest says what was done with it. Nothing was changed. "
-                f"{remedy_by_hand(os.path.join(log_dir, folder, name), position or 0)}"
+            lost.append(
+                LostPart(os.path.join(path, stored), os.path.join(log_dir, folder, name), position or 0)
             )
+    if lost:
+        raise UnsafeError(
+            f"{lost[0].stored}: a part of a log that {log_dir} does not have, and no line of the manifest says what "
+            f"was done with it. Nothing was changed. {remedy_by_hand(lost)}"
+        )
 
 
-def remedy_by_hand(path: str, position: int) -> str:
-    """Return the remedy for bytes of the log *path* that only quarantine has, and no manifest accounts for."""
+def remedy_by_hand(lost: Iterable[LostPart]) -> str:
+    """Return the remedy for bytes of logs that only quarantine has, and no manifest accounts for."""
+    parts = [f"{part.stored} into {part.path} at byte {part.position:,}" for part in lost]
     return (
-        "Remedy: if another recovery has run since, with another --quarantine-dir, take that back first; else put the "
-        f"bytes back by hand, into {path} at byte {position}, then purge that run"
+        "Remedy: if another recovery has run since, with another --quarantine-dir, take that back first; else put "
+        f"back by hand {listed_text(parts, _MOST_LOST)}. Do not purge that run before: it is all there is of them, "
+        "and of what else quarantine list -v shows"
     )

@@ -48,6 +48,7 @@ from recovery.write.durable import (
     write_new,
 )
 from recovery.write.quarantine import Quarantine
+from segfmt.filenames import FileKind, file_kind
 
 _END_BYTES = 64 << 10
 OpenSaved = Callable[[str], AbstractContextManager[int]]
@@ -171,18 +172,24 @@ def remove_uncommitted(folder: str, commit: Commit) -> None:
             remove_file(entry.path)
 
 
-def publish(folder: str, commit: Commit, *, open_saved: OpenSaved = _nothing_saved) -> dict[str, FileStat]:
+def publish(
+    folder: str, commit: Commit, *, open_saved: OpenSaved = _nothing_saved, may_have_moved: bool = False
+) -> dict[str, FileStat]:
     """Do the actions of *commit* that are not done yet, in order, bring them to disk, and return what is then there.
 
     Args:
         open_saved: see `stage`.
+        may_have_moved: whether the folder may have been copied to another disk since the commit.
 
     Raises:
         OSError: an action failed, or none did and the folder is still not what the commit says.
     """
-    for _ in _steps(folder, commit, commit.pending(os.listdir(folder)), open_saved):
+    pending = commit.pending(os.listdir(folder))
+    if len(pending) < len(commit.actions):
+        sync(folder)  # a killed run has done the others, and may not have waited for the disk
+    for _ in _steps(folder, commit, pending, open_saved):
         sync(folder)
-    return _checked(folder, commit)
+    return _checked(folder, commit, by_inode=keeps_inodes(folder) and not may_have_moved)
 
 
 def publish_staged(commits: Mapping[str, Commit]) -> dict[str, dict[str, FileStat]]:
@@ -201,7 +208,9 @@ def publish_staged(commits: Mapping[str, Commit]) -> dict[str, dict[str, FileSta
         waiting = [folder for folder, step in steps.items() if next(step, None) is not None]
         sync_all(waiting)
         steps = {folder: steps[folder] for folder in waiting}
-    return {folder: _checked(folder, commit) for folder, commit in commits.items()}
+    return {
+        folder: _checked(folder, commit, by_inode=keeps_inodes(folder)) for folder, commit in commits.items()
+    }
 
 
 def _steps(
@@ -220,7 +229,9 @@ def _steps(
             yield folder  # a later cut must not reach the disk before the segments after it are gone
             has_unsynced_names = has_unsynced_removals = False
         elif _is_staged(action):
-            has_unsynced_names = True
+            has_unsynced_names |= (
+                file_kind(action.name) is not FileKind.OFFSET_INDEX
+            )  # none vouches for another
         else:
             has_unsynced_removals |= isinstance(action, RemoveFile)
     if commit.actions:
@@ -245,13 +256,13 @@ def _do(folder: str, action: Action, open_saved: OpenSaved) -> None:
             os.rename(f"{folder}/{name}{TEMPORARY_SUFFIX}", f"{folder}/{name}")
 
 
-def _checked(folder: str, commit: Commit) -> dict[str, FileStat]:
+def _checked(folder: str, commit: Commit, *, by_inode: bool) -> dict[str, FileStat]:
     """Return what is in *folder*, which must be what *commit* leaves.
 
     A file system may report success for what it has not done: an overlay, a network file system, a program on FUSE.
     """
     files = list_files(folder)
-    name = commit.contradiction(files, by_inode=keeps_inodes(folder))
+    name = commit.contradiction(files, by_inode=by_inode)
     if name is None and commit.contents:
         after = _contents(folder, commit, files)
         name = next((last for last, digest in after.items() if digest != commit.contents.get(last)), None)

@@ -20,6 +20,7 @@ from recovery.read.file_system import OddFileError, look_at, name_of, naming, op
 from recovery.write.write_back import sync_file_system
 
 _COPY_BYTES = 1 << 20
+_LOOK_BACK_BYTES = 64 << 10
 _RIGHTS = 0o777
 """The bits of a mode that are taken from another file: never set-user-ID, set-group-ID or the sticky bit."""
 
@@ -215,6 +216,17 @@ def rename_anywhere(old: str, new: str) -> None:
         os.unlink(old)
     for folder in {os.path.dirname(old), os.path.dirname(new)}:
         sync(folder)
+
+
+def end_of_lines(descriptor: int, size_bytes: int) -> int:
+    """Return where the last whole line ends in the first *size_bytes* of an open file."""
+    end = size_bytes
+    while end > 0:
+        begin = end - min(end, _LOOK_BACK_BYTES)
+        if (found := os.pread(descriptor, end - begin, begin).rfind(b"\n")) >= 0:
+            return begin + found + 1
+        end = begin
+    return 0
 
 
 def remove_empty_folder(folder: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from recovery.write.journal_format import START, Document, Header, RecordKind
 from segfmt.filenames import DELETED_SUFFIX
 
 _NEW_SUFFIX: Final = ".new"
+_FORGETTING_NOTE: Final = "forgetting"
 
 
 class Journal:
@@ -239,6 +240,21 @@ class Journal:
         self._file.sync()
         positions.update(appended)
 
+    def forget(self, kept: Collection[str]) -> None:
+        """Forget, durably, all commits, and all notes but those called *kept*; what was scanned still counts.
+
+        Raises:
+            OSError: it could not be written; nothing is forgotten then.
+        """
+        self.note(_FORGETTING_NOTE, {"kept": sorted(kept)})
+        self.pass_over(kept)
+
+    def pass_over(self, kept: Collection[str]) -> None:
+        """Be as `forget` would leave it, and write nothing."""
+        self._commits.clear()
+        for name in [name for name in self._notes if name not in kept]:
+            del self._notes[name]
+
     # -- end ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -263,6 +279,9 @@ class Journal:
                 self._scans[_digest(head["key"])] = position
             case RecordKind.COMMIT if isinstance(head.get("folder"), str):
                 self._commits[head["folder"]] = position
+            case RecordKind.NOTE if head.get("name") == _FORGETTING_NOTE:
+                kept = self._read_document(position).get("kept")
+                self.pass_over(kept if isinstance(kept, list) else ())
             case RecordKind.NOTE if isinstance(head.get("name"), str):
                 self._notes[head["name"]] = position
             case _:

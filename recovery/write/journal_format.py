@@ -5,7 +5,7 @@
     payload = head_bytes:u32 head body                     head: JSON, a few hundred bytes
 
     kind    head                 body
-    HEAD    {}                   JSON: the run, what it began with, under which configuration. The first record
+    HEAD    {"made_folder": is}  JSON: the run, what it began with, under which configuration. The first record
     SCAN    what was scanned     the arrays of the scan (`recovery/write/scan_record.py`)
     DONE    {"folder": name}     JSON: what the caller says of a partition that is done
     NOTE    {"name": name}       JSON: anything else
@@ -71,7 +71,6 @@ class Header:
         now_ms: the clock of the run; producers expire by it.
         had_clean_shutdown: whether the marker was there and was not ignored.
         run_folder: name of the run's folder in quarantine; None if it is not known yet.
-        checkpoints: sha256 (hex) of the log dir's own files by name, None for one that was not there.
         folders: `listing_digest` of each partition's folder by its name.
     """
 
@@ -81,12 +80,11 @@ class Header:
     now_ms: int
     had_clean_shutdown: bool
     run_folder: str | None = None
-    checkpoints: Mapping[str, str | None] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
 
 
 _FIELDS: Final = frozenset(Header.__dataclass_fields__)
-_MAPPINGS: Final = ("configuration", "checkpoints", "folders")
+_MAPPINGS: Final = ("configuration", "folders")
 
 
 def encode_start() -> bytes:
@@ -185,7 +183,6 @@ def decode_header(body: bytes) -> Header | None:
         and type(document["now_ms"]) is int
         and isinstance(document["had_clean_shutdown"], bool)
         and (run_folder is None or is_file_name(run_folder))
-        and _is_mapping(document["checkpoints"], str | None)
         and _is_mapping(document["folders"], str)
     )
     return Header(**document) if is_sound else None

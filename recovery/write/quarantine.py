@@ -39,9 +39,11 @@ from recovery.read.file_system import (
 from recovery.write.digest import begins_with, look_into
 from recovery.write.durable import (
     copy_new,
+    end_of_lines,
     make_folder_like,
     make_folders,
     opened,
+    remove_empty_folder,
     sync,
     sync_all,
     write_fully,
@@ -51,7 +53,6 @@ from recovery.write.moved_contents import list_contents
 MANIFEST = "manifest.jsonl"
 MANIFEST_VERSION = 1
 MOST_MANIFEST_BYTES = 512 << 20
-_LOOK_BACK_BYTES = 64 << 10
 
 
 class Quarantine:
@@ -83,7 +84,7 @@ class Quarantine:
         self._unsynced: dict[str, int] = {}  # path -> number of its last change
         self._change_count = 0
         entries = [] if self._run is None else manifest_entries(self._run)
-        self._noted = {_digest(entry) for entry in entries if entry["kind"] == "change"}
+        self._noted = {_digest(entry["commit"]) for entry in entries if isinstance(entry.get("commit"), dict)}
         self._entered = {entry["stored"] for entry in entries if isinstance(entry.get("stored"), str)}
         self._lock = Lock()
 
@@ -149,9 +150,9 @@ class Quarantine:
         """
         entry = self._change(commit, after) | ({"is_new_folder": True} if is_new_folder else {})
         with self._lock:
-            if (digest := _digest(entry)) not in self._noted:
-                self._noted.add(digest)
+            if (digest := _digest(entry["commit"])) not in self._noted:
                 self._enter([entry])
+                self._noted.add(digest)
 
     def note_changes(self, changes: Iterable[tuple[Commit, Mapping[str, FileStat]]]) -> None:
         """Enter what was done to folders, and what is in each of them now, by commits of this run."""
@@ -283,9 +284,9 @@ class Quarantine:
             if size_bytes == 0:
                 os.fchmod(descriptor, stat.S_IMODE(os.stat(self._log_dir).st_mode) & 0o640 | 0o600)
                 give_to_owner_of(self._log_dir, path, descriptor)
-            is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
-            if is_torn:
-                size_bytes = _whole_bytes(descriptor, size_bytes)
+            whole_bytes = end_of_lines(descriptor, size_bytes)
+            if whole_bytes < size_bytes:  # torn by a kill
+                size_bytes = whole_bytes
                 os.ftruncate(descriptor, size_bytes)
             try:
                 write_fully(descriptor, lines)
@@ -307,8 +308,14 @@ class Quarantine:
 
     def _run_folder(self) -> str:
         if self._run is None:
-            self._run = self._make_run_folder()
-            self._on_created(os.path.basename(self._run))
+            run = self._make_run_folder()
+            try:
+                self._on_created(os.path.basename(run))
+            except BaseException:  # nothing may be saved in a run that the journal does not name
+                remove_empty_folder(run)
+                raise
+            self._note_unsynced(run, self._root)
+            self._run = run
         refuse_link(self._run)
         return self._run
 
@@ -322,7 +329,6 @@ class Quarantine:
                 make_folder_like(run, self._log_dir)
             except FileExistsError:
                 continue
-            self._note_unsynced(run, self._root)
             return run
         raise FileExistsError(f"{self._root}: a thousand runs in one second")
 
@@ -361,20 +367,9 @@ def lines_of(descriptor: int, path: str) -> Iterator[Line]:
         yield from read_lines(file.read)
 
 
-def _whole_bytes(descriptor: int, size_bytes: int) -> int:
-    """Return where the last whole line ends in the first *size_bytes* of an open manifest."""
-    end = size_bytes
-    while end > 0:
-        begin = max(end - _LOOK_BACK_BYTES, 0)
-        if (found := os.pread(descriptor, end - begin, begin).rfind(b"\n")) >= 0:
-            return begin + found + 1
-        end = begin
-    return 0
-
-
-def _digest(entry: Mapping[str, Any]) -> str:
+def _digest(commit: Mapping[str, Any]) -> str:
     """Return what a change is identified by."""
-    return hashlib.sha256(json.dumps(entry["commit"], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(commit, sort_keys=True).encode()).hexdigest()
 
 
 def _link(path: str, target: str) -> bool:

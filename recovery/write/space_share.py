@@ -17,7 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 _DEVICES = 4
-"""How many file systems one log dir may write to; its own and that of its quarantine are two."""
+"""How many file systems one log dir has rows for; its own and that of its quarantine are two. More share the last."""
+_ANY_DEVICE = 2**64 - 1
+"""In a row of several file systems: it counts for each of them, so that none gets too full."""
 _ROW_DTYPE = np.dtype(
     [("device", "<u8"), ("reserved_bytes", "<i8"), ("spent_bytes", "<i8"), ("is_used", "<i8")]
 )
@@ -46,6 +48,7 @@ class SpaceShare:
         self._number = number
         self._memory = mmap.mmap(descriptor, 0)
         self._rows = np.frombuffer(self._memory, _ROW_DTYPE).reshape(-1, _DEVICES)
+        self._in_last_row: dict[int, Promised] = {}
 
     @classmethod
     def create(cls, count: int) -> SpaceShare:
@@ -70,7 +73,8 @@ class SpaceShare:
 
     def others(self, device: int) -> Promised:
         """Return what all other processes have reserved and spent on the file system *device*."""
-        is_counted = (self._rows["device"] == device) & (self._rows["is_used"] != 0)
+        is_of_it = (self._rows["device"] == device) | (self._rows["device"] == _ANY_DEVICE)
+        is_counted = is_of_it & (self._rows["is_used"] != 0)
         is_counted[self._number] = False
         rows = self._rows[is_counted]
         return Promised(int(rows["reserved_bytes"].sum()), int(rows["spent_bytes"].sum()))
@@ -79,7 +83,12 @@ class SpaceShare:
         """Show the others the totals that this process has reserved and spent on the file system *device*."""
         rows = self._rows[self._number]
         candidates = np.flatnonzero((rows["device"] == device) | (rows["is_used"] == 0))
-        rows[candidates[0]] = (device, *promised, 1)
+        if candidates.size and candidates[0] < _DEVICES - 1:
+            rows[candidates[0]] = (device, *promised, 1)
+            return
+        self._in_last_row[device] = promised
+        reserved_bytes, spent_bytes = map(sum, zip(*self._in_last_row.values(), strict=True))
+        rows[-1] = (_ANY_DEVICE, reserved_bytes, spent_bytes, 1)
 
     def clear(self, number: int) -> None:
         """Cancel what the process *number*, which is gone, has reserved. What it has spent stays spent."""

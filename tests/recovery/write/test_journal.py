@@ -39,7 +39,6 @@ def a_header(log_dir: Path, **changes: Any) -> Header:
         "now_ms": 1_795_268_375_570,
         "had_clean_shutdown": False,
         "run_folder": None,
-        "checkpoints": {"recovery-point-offset-checkpoint": "ab" * 32, ".kafka_cleanshutdown": None},
         "folders": {"t-0": "cd" * 32, "o\udcffdd-1": "ef" * 32},
     }
     return Header(**(fields | changes))
@@ -394,7 +393,6 @@ class TestForged:
             ("now_ms", True),
             ("folders", {"t-0": 1}),
             ("configuration", []),
-            ("checkpoints", {"x": 1}),
             ("had_clean_shutdown", 1),
             ("log_dir", None),
             ("extra", 1),
