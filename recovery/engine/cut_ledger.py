@@ -342,6 +342,15 @@ def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
     return ()
 
 
+def cuts_of_run(log_dir: str, run_folder: str | None) -> dict[str, tuple[Cut, ...]]:
+    """Return what the run with the folder *run_folder* in quarantine has cut, by partition, as `untold_in`."""
+    cuts: dict[str, tuple[Cut, ...]] = {}
+    for entry in untold_in(log_dir):
+        if run_folder is not None and _is_same_run(entry.quarantine, run_folder):
+            cuts[entry.partition] = (*cuts.get(entry.partition, ()), *entry.cuts)
+    return cuts
+
+
 def acknowledge(report: RecoveryReport, *, is_locked: bool = False) -> None:
     """Note that *report* has been read: the cuts in log dirs whose recovery has ended need not be reported again.
 

@@ -395,13 +395,20 @@ class LogDirRun:
         if error.errno in FULL_ERRNOS:
             text += ". Remedy: make room (df -h, df -i), then start again, which resumes"
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=text))
-        failed = failed_reports(
-            self._inventory,
-            self._queue.results,
-            error,
-            self._queue.read_so_far,
-            self._journal.entered_folders,
-        )
+        failed = [
+            *failed_reports(
+                self._inventory,
+                self._queue.results,
+                error,
+                self._queue.read_so_far,
+                self._journal.entered_folders,
+                self._quarantine.run_folder,
+            )
+        ]
+        cut = [report for report in failed if report.losses]
+        count = len(self._queue.results) + len(self._inventory.refused)
+        for number, report in enumerate(cut, start=count + 1):
+            self._notify(self._finished(report, None, number))
         return self._ended_early("offline", text, failed)
 
     def _ended_early(

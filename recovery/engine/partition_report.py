@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
+from recovery.engine.cut_ledger import cuts_of_run
 from recovery.engine.loss import loss_text
 from recovery.engine.report import LogDirReport, PartitionReport, Status
 from recovery.engine.segment_news import ReadSoFar
 from recovery.errors import PartitionRefusedError, error_text
-from recovery.load.model import LogBounds, PartitionOutcome, PartitionTask, RemovalKind
+from recovery.load.model import Cut, LogBounds, PartitionOutcome, PartitionTask, RemovalKind
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import PartitionPlan, RemoveFile, SaveFile, action_words
 from recovery.read.file_system import is_there
@@ -121,17 +122,21 @@ def failed_reports(
     error: OSError,
     read_so_far: Mapping[str, ReadSoFar] = MappingProxyType({}),
     entered_folders: Collection[str] = (),
+    run_folder: str | None = None,
 ) -> Iterator[PartitionReport]:
     """Yield the reports of the partitions that are not in *finished* when a log dir goes offline for *error*.
 
     Args:
         read_so_far: of those that were begun, by folder.
         entered_folders: those whose changes the next run finishes and reports.
+        run_folder: of the run in quarantine: what it has cut of them by now is reported.
     """
+    cuts_by_folder = cuts_of_run(inventory.log_dir, run_folder)
     for task in inventory.tasks:
         if task.folder not in finished:
             so_far = read_so_far.get(task.folder, ReadSoFar())
             pending = [] if task.folder in entered_folders else [*_carried_out(task)]
+            cuts = cuts_by_folder.get(task.folder, ())
             yield PartitionReport(
                 log_dir=task.log_dir,
                 folder=task.folder,
@@ -144,7 +149,16 @@ def failed_reports(
                 pending_deletion_count=len(pending),
                 pending_deletion_bytes=sum(pending),
                 reasons=(f"the log dir went offline: {error_text(error)}",),
+                cuts=cuts,
+                quarantined=tuple(_saved_paths(os.path.join(run_folder or "", task.folder), cuts)),
             )
+
+
+def _saved_paths(folder: str, cuts: Iterable[Cut]) -> Iterator[str]:
+    """Yield where a run has saved what *cuts* took from a partition, given its folder in quarantine."""
+    for cut in cuts:
+        names = (f"{cut.file}.from-{cut.position}", cut.file)
+        yield from (path for name in names if is_there(path := os.path.join(folder, name)))
 
 
 def _carried_out(task: PartitionTask) -> Iterator[int]:

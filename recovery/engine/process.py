@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing.connection import Pipe
 
-from recovery.engine.cut_ledger import untold_in
+from recovery.engine.cut_ledger import untold, untold_in
 from recovery.engine.handoff import reported_marker
 from recovery.engine.job import LogDirJob
 from recovery.engine.partition_report import failed_reports, log_dir_report, refused_reports
@@ -173,16 +173,17 @@ class LogDirProcess:
         if not is_asked:
             self._notify(LogDirOffline(log_dir=job.log_dir, error=error_text(error)))
         run_folder, entered_folders = self._left_behind()
-        failed = failed_reports(inventory, (), error, entered_folders=entered_folders)
+        failed = failed_reports(inventory, (), error, entered_folders=entered_folders, run_folder=run_folder)
+        partitions = (*refused_reports(inventory), *(() if is_asked else failed))
         return log_dir_report(
             inventory,
             status="interrupted" if is_asked else "offline",
             marker=reported_marker(job.log_dir),
-            partitions=(*refused_reports(inventory), *(() if is_asked else failed)),
+            partitions=partitions,
             repairs=job.repairs,
             quarantine=run_folder,
             error=error_text(error),
-            earlier_cuts=untold_in(job.log_dir),
+            earlier_cuts=untold(untold_in(job.log_dir), partitions),
         )
 
     def _left_behind(self) -> tuple[str | None, frozenset[str]]:

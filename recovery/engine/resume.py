@@ -532,7 +532,7 @@ def _settle_deleted(log_dir: str, quarantine: Quarantine) -> None:
     for folder, names in kept.items():
         with contextlib.suppress(FileNotFoundError):
             files = _live(list_files(os.path.join(log_dir, folder)))
-            if not files.keys() & set(names):
+            if set(names) - files.keys():
                 quarantine.note_change(Commit(folder=folder, before=files, staged={}, actions=()), files)
 
 

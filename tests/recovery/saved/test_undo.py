@@ -376,7 +376,7 @@ class TestARunThatNobodyWentOnWith:
         )
         found = tree_of(victim.log_dir.parent)
         with pytest.raises(
-            UnsafeError, match=r"it was never resumed.*Nothing was changed\. Remedy: .* put the bytes"
+            UnsafeError, match=r"its manifest does not say.*Nothing was changed\. Remedy: .* put back by hand"
         ):
             undo([str(victim.log_dir)])
         assert differences(found, tree_of(victim.log_dir.parent)) == []

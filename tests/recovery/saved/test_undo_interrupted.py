@@ -1,0 +1,173 @@
+"""Interrupted runs whose log dir something else has changed before they were resumed: taken back, or left whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from recovery.engine.log_dir_run import LogDirRun
+from recovery.errors import UnsafeError
+from recovery.saved.undo import undo
+from tests.damage.mutilate import Victim
+from tests.logs.samples import Sample, differences, tree_of, unpack
+from tests.recovery.saved.test_undo import state_of
+from tests.runs.driving import quarantine_of, recover
+from tests.runs.killing import killed_at
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
+    root = tmp_path_factory.mktemp("samples")
+    yield unpack("crashed", root)
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def victim(crashed: Sample, ram_path: Path) -> Victim:
+    victim = state_of(crashed, "torn first segment", ram_path)
+    (victim.folder / "00000000000000000007.log.deleted").write_bytes(b"pending")
+    (victim.folder / "00000000000000000007.index.deleted").write_bytes(b"")
+    return victim
+
+
+def places(victim: Victim) -> list[Path]:
+    return [path for path in (victim.log_dir, quarantine_of(victim.log_dir)) if path.exists()]
+
+
+def touched(victim: Victim) -> None:
+    """As `chown` and `chmod` do: the time of a change is another one."""
+    for path in victim.log_dir.rglob("*"):
+        os.chmod(path, path.stat().st_mode)
+
+
+def copied(victim: Victim) -> None:
+    """As to another disk: all has another inode."""
+    for path in places(victim):
+        shutil.copytree(path, path.with_name("copied"), symlinks=True)
+        shutil.rmtree(path)
+        path.with_name("copied").rename(path)
+
+
+def left(_victim: Victim) -> None:
+    """Nothing is done to it."""
+
+
+def undo_all(victim: Victim) -> int:
+    count = 0
+    while undo([str(victim.log_dir)])[0].run is not None:
+        count += 1
+    return count
+
+
+def begun_anew(victim: Victim, original: Path) -> None:
+    for path in places(victim):
+        shutil.rmtree(path)
+    shutil.copytree(original, victim.log_dir)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("change", [touched, copied, left])
+@pytest.mark.parametrize("is_restart", [False, True])
+def test_what_a_killed_run_has_done_is_taken_back(
+    crashed: Sample, victim: Victim, change: Callable[[Victim], None], is_restart: bool, ram_path: Path
+) -> None:
+    before = tree_of(victim.log_dir)
+    original = shutil.copytree(victim.log_dir, ram_path / "original")
+    run_counts: set[int] = set()
+    for number in range(1, 400):
+        begun_anew(victim, original)
+        if not killed_at(number, lambda: recover(crashed, [victim.log_dir], keep_deleted=True)):
+            break
+        change(victim)
+        recover(crashed, [victim.log_dir], keep_deleted=True, restart=is_restart)
+        run_counts.add(undo_all(victim))
+        assert differences(before, tree_of(victim.log_dir)) == [], number
+    assert number > 30
+    assert run_counts >= ({1, 2} if is_restart or change is not left else {1})
+
+
+@pytest.mark.long
+def test_an_undo_that_was_killed_is_finished_on_another_disk(
+    crashed: Sample, victim: Victim, ram_path: Path
+) -> None:
+    before = tree_of(victim.log_dir)
+    original = shutil.copytree(victim.log_dir, ram_path / "original")
+    for number in range(1, 400):
+        begun_anew(victim, original)
+        recover(crashed, [victim.log_dir], keep_deleted=True)
+        if not killed_at(number, lambda: undo([str(victim.log_dir)])):
+            break
+        copied(victim)
+        undo_all(victim)
+        assert differences(before, tree_of(victim.log_dir)) == [], number
+    assert number > 20
+
+
+def killed_before_the_hand_over(crashed: Sample, victim: Victim) -> None:
+    class KilledError(BaseException):
+        pass
+
+    with (
+        mock.patch.object(LogDirRun, "_hand_over", side_effect=KilledError),
+        pytest.raises(KilledError),
+    ):
+        recover(crashed, [victim.log_dir])
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize("repair", [False, True])
+def test_what_was_appended_meanwhile_comes_back_and_what_was_cut_before_stays_in_quarantine(
+    crashed: Sample, victim: Victim, repair: bool, has_checkpoint: bool
+) -> None:
+    """A broker was started after the kill, appended, and was killed; with or without having written a checkpoint."""
+    killed_before_the_hand_over(crashed, victim)
+    (first,) = (path for path in quarantine_of(victim.log_dir).iterdir() if path.is_dir())
+    saved = tree_of(first)
+    log = sorted(victim.folder.glob("*.log"))[-1]
+    with log.open("ab") as file:
+        file.write(b"\x01" * 300)
+    if has_checkpoint:
+        checkpoint = victim.log_dir / "recovery-point-offset-checkpoint"
+        checkpoint.write_bytes(checkpoint.read_bytes())
+    appended = log.read_bytes()
+    report = recover(crashed, [victim.log_dir], repair=repair)
+    (log_dir,) = report.log_dirs
+    assert log_dir.quarantine != str(first)
+    assert [cut.quarantine for cut in log_dir.earlier_cuts] == [str(first)]
+    (undone,) = undo([str(victim.log_dir)])
+    assert undone.earlier_runs == (first.name,)
+    assert log.read_bytes() == appended
+    with pytest.raises(
+        UnsafeError, match=f"changed since run {first.name} recovered it: {victim.folder.name}/"
+    ):
+        undo([str(victim.log_dir)])
+    assert {
+        name: data for name, data in tree_of(first).items() if name in saved and name != "manifest.jsonl"
+    } == {name: data for name, data in saved.items() if name != "manifest.jsonl"}
+    assert log.read_bytes() == appended
+
+
+def test_two_changes_of_one_log_are_not_taken_back_if_something_was_between_them(
+    crashed: Sample, victim: Victim
+) -> None:
+    """As earlier versions have left it: both in one run."""
+    killed_before_the_hand_over(crashed, victim)
+    log = sorted(victim.folder.glob("*.log"))[-1]
+    with log.open("ab") as file:
+        file.write(b"\x01" * 300)
+    with (
+        mock.patch("recovery.engine.resume.RunJournal._has_changed_commit", return_value=False),
+        mock.patch("recovery.engine.resume.RunJournal._changed", return_value="t-0/x"),
+    ):
+        recover(crashed, [victim.log_dir])
+    found = tree_of(victim.log_dir.parent)
+    with pytest.raises(
+        UnsafeError, match=f"changed while run .* was interrupted: {victim.folder.name}/{log.name}"
+    ):
+        undo([str(victim.log_dir)])
+    assert differences(found, tree_of(victim.log_dir.parent)) == []
