@@ -413,8 +413,8 @@ class _RunUndoing:
         ]
         if lost:
             raise UnsafeError(
-                f"{lost[0].stored}: run {self.run} was interrupted while it changed that log, and its manifest does not "
-                "say what it did: its journal is gone, or something else has changed the log since. Nothing was "
+                f"{lost[0].stored}: run {self.run} was interrupted while it changed that log, and its manifest does "
+                "not say what it did: its journal is gone, or something else has changed the log since. Nothing was "
                 "changed. "
                 f"{remedy_by_hand(lost)}"
             )

@@ -15,6 +15,7 @@ import pytest
 from recovery.cli.main import main
 from recovery.quantity import exact_bytes_text
 from recovery.saved import undo as undo_module
+from recovery.write.journal import Journal
 from tests.logs.samples import differences, tree_of, unpack
 from tests.recovery.cli.test_earlier_cuts import two_log_dirs
 from tests.runs.command import arguments_of, recover, run_unheard
@@ -148,3 +149,25 @@ def test_an_undo_that_finishes_another_one_says_so(
     assert differences(before, tree_of(sample.root)) == []
     assert main(other) == 1
     assert "no run 20200101T000000Z in " in capsys.readouterr().err
+
+
+def test_an_end_that_is_not_on_disk_for_certain_is_no_undo_that_changed_nothing(
+    ram_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = unpack("crashed", ram_path)
+    recover(sample)
+    undo = ["undo", "--log-dirs", str(sample.log_dirs[0])]
+    remove = Journal.remove
+
+    def half(journal: Journal) -> None:
+        remove(journal)
+        raise OSError(errno.EIO, "Input/output error", journal.path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "remove", half)
+        assert main(undo) == 1
+    said = capsys.readouterr().err
+    assert "Nothing was changed" not in said
+    assert ". All is put back, but a power failure now may take a part of that away. Remedy: " in said
+    assert main(undo) == 0
+    assert "nothing to take back" in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from recovery.errors import UnsafeError
 from recovery.plan.commit import Commit
 from recovery.saved.undo import undo
 from recovery.write.apply import stage
+from recovery.write.journal import Journal
 from tests.logs.samples import MARKER, differences, tree_of
 from tests.recovery.engine.test_engine import RECOVERY_POINTS, damaged, log_dir, run
 from tests.recovery.load.memory import name
@@ -178,3 +180,20 @@ def test_an_offline_log_dir_says_that_it_was_clean(clean: Path, monkeypatch: pyt
     monkeypatch.undo()
     assert run(clean).exit_code == 0
     assert (clean / MARKER).exists()
+
+
+def test_without_a_journal_it_is_left_as_it_is(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run would take it for one that was not clean, and cut u-0."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "journal")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "create", full)
+        before = tree_of(clean)
+        report = run(clean)
+    assert [(one.status, one.marker) for one in report.log_dirs] == [("offline", True)]
+    assert "No space left on device" in report.to_text()
+    assert "begins anew" not in report.to_text()
+    assert tree_of(clean) == before
+    assert [one.losses for one in run(clean).partitions] == [(), ()]

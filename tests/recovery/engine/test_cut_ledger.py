@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from recovery.engine.cut_ledger import CutLedger, forget_run, untold
-from recovery.engine.report import CUT_LEDGER, EarlierCut, PartitionReport
+from recovery.engine.cut_ledger import CutLedger, acknowledge, forget_run, untold
+from recovery.engine.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.load.model import Cut, Hole
+from recovery.problem import Note
 from recovery.read.file_system import OddFileError
 from tests.runs.driving import own_leftovers
 from tests.runs.killing import killed_at
@@ -278,3 +280,39 @@ def test_what_is_not_its_own_is_one_cut_of_which_nothing_is_known(log_dir: Path,
     path.write_bytes(path.read_bytes() + b"x" * 500 + end)
     own, unknown = ledger.entries()
     assert (own.cuts, unknown.partition) == ((FIRST,), "")
+
+
+def test_where_nothing_is_cut_the_file_is_not_read(log_dir: Path) -> None:
+    (log_dir / CUT_LEDGER).mkdir()
+    CutLedger(str(log_dir)).add(report_of(log_dir))
+
+
+def test_a_torn_line_is_cut_off_and_nothing_else(log_dir: Path) -> None:
+    ledger = CutLedger(str(log_dir))
+    ledger.add(report_of(log_dir, FIRST))
+    path = log_dir / CUT_LEDGER
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:-1])
+    CutLedger(str(log_dir)).add(report_of(log_dir, SECOND))
+    assert path.read_bytes().startswith(whole)
+    assert entered(log_dir) == [(FIRST,), (SECOND,)]
+
+
+def test_only_a_move_that_a_report_names_is_forgotten(log_dir: Path) -> None:
+    ledger = CutLedger(str(log_dir))
+    for name in ("told", "noted", "not told"):
+        ledger.add_move(name, "in the way", "/quarantine")
+        ledger.note_moved(name)
+    (told, noted, _) = ledger.moves()
+    report = LogDirReport(
+        log_dir=str(log_dir),
+        status="recovered",
+        had_clean_shutdown=False,
+        marker=True,
+        partitions=(),
+        repairs=(told.line,),
+        notes=(Note(text=str(noted)),),
+    )
+    whole = mock.Mock(spec=RecoveryReport, dry_run=False, signal_exit_code=None, log_dirs=(report,))
+    acknowledge(whole, is_locked=True)
+    assert [move.path for move in ledger.moves()] == ["not told"]

@@ -34,6 +34,7 @@ from recovery.watch.events import (
     RunFinished,
     SegmentRecovered,
 )
+from recovery.write import apply
 from recovery.write.space import SpaceLedger
 from tests.logs.samples import MARKER, differences, tree_of
 from tests.patience import LONGEST_WAIT_SECONDS
@@ -544,3 +545,28 @@ def test_threads_take_turns_often_during_a_run_alone(tmp_path: Path) -> None:
     run(log_dir(tmp_path / "d1", t_0=damaged()), observers=[lambda _: seen_s.add(sys.getswitchinterval())])
     assert min(seen_s) < before_s
     assert sys.getswitchinterval() == before_s
+
+
+def test_what_a_failed_write_has_cut_by_then_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segments behind a cut are renamed before it."""
+
+    def failing(path: str, _size_bytes: int) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    files = damaged()
+    one = log_dir(tmp_path / "d1", t_0=files, t_1=three_segments())
+    monkeypatch.setattr(apply, "truncate", failing)
+    events: list[Event] = []
+    result = run(one, observers=(events.append,))
+    (report,) = result.log_dirs
+    assert report.status == "offline"
+    partition = next(one for one in report.partitions if one.folder == "t-0")
+    assert (partition.status, [cut.file for cut in partition.losses]) == ("failed", [name(20)])
+    assert partition.truncated_bytes == len(files[name(20)])
+    assert [Path(path).read_bytes() for path in partition.quarantined] == [files[name(20)]]
+    assert Path(partition.quarantined[0]).parents[1] == Path(str(report.quarantine))
+    assert f"CUT {one}/t-0: " in result.to_text()
+    told = [event for event in events if isinstance(event, PartitionFinished) and event.partition == "t-0"]
+    assert [(event.status, event.truncated_bytes) for event in told] == [("failed", len(files[name(20)]))]

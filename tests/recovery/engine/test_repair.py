@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from recovery.errors import UnsafeError
 from recovery.plan.actions import is_derived
 from recovery.saved.undo import undo
 from recovery.watch.events import PartitionFinished
+from recovery.write.quarantine import Quarantine
 from tests.brokers import Oracle
 from tests.damage.edge_cases import NOW_MS, PROPERTIES, Log
 from tests.damage.unloadable import EPOCHS, LOG_STARTS, RECOVERY_POINTS, SAFE, UNSAFE, Damage
@@ -349,6 +351,38 @@ class TestKilled:
         assert lost_batches(before, broken.log_dir) == []
         # Without its .index a segment is recovered, which makes its .txnindex anew.
         assert set(names) - set(moved(broken.log_dir)) <= {names[-1]}
+
+
+class TestFailed:
+    @pytest.mark.parametrize("place", ["second move", "relisting"])
+    def test_what_was_moved_before_an_error_is_told(
+        self, place: str, pristine: Path, ram_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = make_log(pristine, ram_path / "d", "U")
+        for name in ("one", "two"):
+            (log.log_dir / name).mkdir()
+        move_away = Quarantine.move_away
+
+        def failing(self: Quarantine, path: str, **options: str) -> str:
+            if path.endswith("two") and place == "second move":
+                raise OSError(errno.EIO, "Input/output error", path)
+            moved_to = move_away(self, path, **options)
+            if path.endswith("two"):
+                (log.log_dir / RECOVERY_POINTS).unlink()
+                (log.log_dir / RECOVERY_POINTS).mkdir()
+                (log.log_dir / RECOVERY_POINTS / "x").touch()
+            return moved_to
+
+        monkeypatch.setattr(Quarantine, "move_away", failing)
+        (report,) = recover(sample_of(log), [log.log_dir], repair=True).log_dirs
+        assert report.status == "offline"
+        count = 1 if place == "second move" else 2
+        assert [line.split()[1] for line in report.repairs] == ["one", "two"][:count]
+        assert report.quarantine is not None
+        assert (
+            sorted(path.name for path in Path(report.quarantine, "log-dir").iterdir())
+            == ["one", "two"][:count]
+        )
 
 
 class TestBesideAnInterruptedRun:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.errors import LogDirLockedError, UnsafeError
+from recovery.errors import InterruptedRecoveryError, LogDirLockedError, UnsafeError
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.quarantine_place import INSIDE_FOLDER, quarantine_root
 from recovery.saved import purge as module
@@ -498,3 +498,23 @@ def test_a_purge_killed_anywhere_is_done_by_the_next(
                 root.rmdir()
         calls += 1
     assert calls == 7  # three files, two folders, the run, the folder of all runs
+
+
+class TestInterrupted:
+    def test_it_says_what_is_gone_and_another_takes_the_rest(self, log_dir: Path, root: Path) -> None:
+        for name in (OLD_RUN, NEW_RUN):
+            builder = RunBuilder(root, name, log_dir)
+            for number in range(3):
+                builder.save(f"t-0/{number}.log", DATA)
+        calls = iter(range(100))
+
+        def stop() -> None:
+            if next(calls) >= 2:
+                raise InterruptedRecoveryError(2)
+
+        runs = purge([str(log_dir)], None, lambda _: True, check_stop=stop)[0].runs
+        assert [(run.file_count, run.rule) for run in runs] == [(2, "interrupted"), (0, "interrupted")]
+        assert "2 of its 4 files are gone. Remedy: purge again" in str(runs[0].problem)
+        assert len(list(root.rglob("*.log"))) == 4
+        assert [run.problem for run in purged(log_dir).runs] == [None, None]
+        assert not root.exists()

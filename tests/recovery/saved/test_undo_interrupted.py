@@ -10,14 +10,19 @@ from unittest import mock
 
 import pytest
 
+from recovery.engine.cut_ledger import CutLedger
 from recovery.engine.log_dir_run import LogDirRun
 from recovery.errors import UnsafeError
 from recovery.saved.undo import undo
 from tests.damage.mutilate import Victim
 from tests.logs.samples import Sample, differences, tree_of, unpack
 from tests.recovery.saved.test_undo import state_of
-from tests.runs.driving import quarantine_of, recover
+from tests.runs.driving import footprint, quarantine_of, recover
 from tests.runs.killing import killed_at
+
+
+class KilledError(BaseException):
+    """What stands for a kill."""
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +114,6 @@ def test_an_undo_that_was_killed_is_finished_on_another_disk(
 
 
 def killed_before_the_hand_over(crashed: Sample, victim: Victim) -> None:
-    class KilledError(BaseException):
-        pass
-
     with (
         mock.patch.object(LogDirRun, "_hand_over", side_effect=KilledError),
         pytest.raises(KilledError),
@@ -171,3 +173,27 @@ def test_two_changes_of_one_log_are_not_taken_back_if_something_was_between_them
     ):
         undo([str(victim.log_dir)])
     assert differences(found, tree_of(victim.log_dir.parent)) == []
+
+
+def test_a_move_that_is_taken_back_is_forgotten_before_the_manifest_is(
+    crashed: Sample, victim: Victim
+) -> None:
+    (victim.log_dir / "foreign").mkdir()
+    recover(crashed, [victim.log_dir], repair=True, acknowledge=False)
+    with mock.patch("recovery.saved.undo.remove_undone", side_effect=KilledError), pytest.raises(KilledError):
+        undo([str(victim.log_dir)])
+    shutil.rmtree(next(path for path in quarantine_of(victim.log_dir).iterdir() if path.is_dir()))
+    assert undo_all(victim) == 1
+    assert CutLedger(str(victim.log_dir)).moves() == ()
+
+
+def test_a_dry_run_changes_nothing_of_an_undo_that_was_killed(crashed: Sample, victim: Victim) -> None:
+    recover(crashed, [victim.log_dir])
+    with mock.patch("recovery.saved.undo.remove_undone", side_effect=KilledError), pytest.raises(KilledError):
+        undo([str(victim.log_dir)])
+    with (quarantine_of(victim.log_dir) / "undo").open("ab") as journal:
+        journal.write(b"NOTE torn")
+    found, open_files = footprint(victim.log_dir.parent), len(os.listdir("/proc/self/fd"))
+    undo([str(victim.log_dir)], dry_run=True)
+    assert footprint(victim.log_dir.parent) == found
+    assert len(os.listdir("/proc/self/fd")) == open_files

@@ -35,7 +35,7 @@ from recovery.plan.plan import plan_partition
 from recovery.read.partition_files import PartitionFiles
 from recovery.write import apply as module
 from recovery.write import quarantine as quarantine_module
-from recovery.write.apply import apply_partition, publish
+from recovery.write.apply import apply_partition, publish, stage
 from recovery.write.quarantine import Quarantine
 from tests.logs.quarantine_builder import save_file
 from tests.recovery.load.memory import Folded, name, task_of
@@ -192,6 +192,31 @@ class TestDurability:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa", "b": b"bb"})
         folder.apply(plan(RenameFile(old="b", new="b.deleted"), TruncateFile(name="a", size_bytes=1)))
         assert told == ["rename b.deleted", "sync t-0", "size 1", "sync t-0"]
+
+    def test_a_run_that_goes_on_waits_for_what_the_killed_one_has_done(
+        self, tmp_path: Path, told: list[str]
+    ) -> None:
+        """The names show that it is done, and not whether it is on disk."""
+        folder = Folder(tmp_path / "d1", {"a": b"aaaa", "b": b"bb"})
+        actions = (RenameFile(old="b", new="b.deleted"), TruncateFile(name="a", size_bytes=1))
+        commit = stage(str(folder.path), "t-0", list_files(str(folder.path)), actions)
+        (folder.path / "b").rename(folder.path / "b.deleted")
+        told.clear()
+        publish(str(folder.path), commit)
+        assert told == ["sync t-0", "size 1", "sync t-0"]
+
+    def test_all_indexes_of_a_log_take_their_names_by_one_wait(self, tmp_path: Path, told: list[str]) -> None:
+        folder = Folder(tmp_path / "d1", {})
+        names = [name(base, suffix) for suffix in (".timeindex", ".txnindex", ".index") for base in range(3)]
+        folder.apply(plan(*(WriteFile(name=one, data=b"", size_bytes=0) for one in names)))
+        kinds = [words.split(".")[-1] for words in told[1:]]
+        assert kinds == [
+            *["timeindex"] * 3,
+            *["sync t-0", "txnindex"] * 3,
+            *["sync t-0"],
+            *["index"] * 3,
+            "sync t-0",
+        ]
 
     def test_what_a_swap_makes_obsolete_is_gone_before_the_swap_is_in_place(
         self, tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch

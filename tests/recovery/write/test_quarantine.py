@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -402,3 +403,34 @@ class TestTornManifest:
         second = Quarantine(str(log_dir), run=Path(first.run_folder).name)
         save_tail(second, path, 5, reason="why")
         assert [entry["kind"] for entry in manifest_entries(first.run_folder)] == ["file", "tail"]
+
+
+def test_nothing_is_saved_in_a_run_that_could_not_be_entered(log_dir: Path) -> None:
+    """The next one who saves enters it again: else nobody would know to which run that belongs."""
+    told: list[str] = []
+
+    def enter(name: str) -> None:
+        told.append(name)
+        if len(told) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+
+    quarantine = Quarantine(str(log_dir), on_created=enter)
+    path = str(log_dir / "t-0" / SEGMENT)
+    with pytest.raises(OSError, match="Input/output error"):
+        save_tail(quarantine, path, 5000, reason="torn")
+    assert quarantine.run_folder is None
+    assert list(log_dir.with_name("d1.quarantine").iterdir()) == []
+    save_tail(quarantine, path, 5000, reason="torn")
+    quarantine.sync()
+    assert quarantine.run_folder is not None
+    assert [told[-1]] == [os.path.basename(quarantine.run_folder)]
+
+
+def test_a_line_of_somebody_else_is_no_change(log_dir: Path) -> None:
+    quarantine = Quarantine(str(log_dir))
+    save_tail(quarantine, str(log_dir / "t-0" / SEGMENT), 5000, reason="torn")
+    assert quarantine.run_folder is not None
+    with open(f"{quarantine.run_folder}/manifest.jsonl", "a") as manifest:
+        manifest.write('{"kind": "change", "partition": "x"}\n')
+    again = Quarantine(str(log_dir), run=os.path.basename(quarantine.run_folder))
+    assert again.run_folder == quarantine.run_folder

@@ -449,3 +449,17 @@ print(mine)
         ]
         assert sum(int(process.communicate()[0]) for process in processes) == 100
         assert share.others(1) == Promised(100, 0)
+
+
+def test_more_file_systems_than_there_are_rows_for_count_on_each_of_them() -> None:
+    with closing(SpaceShare.create(1)) as parent, closing(SpaceShare(os.dup(parent.descriptor), 0)) as share:
+        for device in range(1, 8):
+            share.publish(device, Promised(device, 0))
+        assert [parent.others(device) for device in range(1, 5)] == [
+            *(Promised(device + 22, 0) for device in range(1, 4)),
+            Promised(22, 0),
+        ]
+        for device in range(4, 8):
+            share.publish(device, Promised(0, 1))
+        assert parent.others(3) == Promised(3, 4)
+        assert parent.others(9) == Promised(0, 4)
