@@ -130,7 +130,6 @@ ABORTED_TXN_DTYPE: Final = np.dtype(
 
 # --- producer snapshots (Kafka: ProducerStateManager.writeSnapshot) ----------------
 SNAPSHOT_VERSION: Final = 1
-SNAPSHOT_VERSION_POSITION: Final = 0
 SNAPSHOT_CRC_POSITION: Final = 2
 SNAPSHOT_COUNT_POSITION: Final = 6
 """int32; also where the bytes begin that the CRC-32C covers."""

@@ -30,9 +30,6 @@ LOCAL_TIERED_SUFFIXES = (
     ".txnindex",
 )
 """What LocalTieredStorage keeps of a segment; every finished one has all but the last."""
-LOCAL_TIERED_OPTIONAL_SUFFIX = ".txnindex"
-LOCAL_TIERED_ROOT = "kafka-tiered-storage"
-"""The folder below `dir` that LocalTieredStorage keeps its partitions in."""
 
 AIVEN_SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 """The objects of a segment, in the order of their upload: with the manifest it is complete."""

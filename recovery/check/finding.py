@@ -151,7 +151,8 @@ REMEDIES: dict[Rule, str] = {
     "epoch-checkpoint": "copy the partition from another replica",
     "epoch-content": "copy the partition from another replica",
     "missing-epochs": "copy the partition from another replica",
-    "topic-id": "write the topic id of the cluster (kafka-topics --describe) into the file",
+    "topic-id": "write two lines into the file, `version: 0` and `topic_id: ID`, with the id that kafka-topics "
+    "--describe shows",
     "swap": "stop the broker and move it out of the folder: the segment that is there stays",
     "leftover": "none needed: the broker finishes or removes it at its next start",
     # archives

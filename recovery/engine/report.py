@@ -325,7 +325,7 @@ class RecoveryReport:
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of the run; the table is in the README."""
+        """Return the exit code of the run; docs/reference/exit-codes.md has the table."""
         if self.signal_exit_code is not None:
             return self.signal_exit_code
         if self.log_dirs and all(log_dir.status == "offline" for log_dir in self.log_dirs):

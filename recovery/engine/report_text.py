@@ -174,7 +174,13 @@ def _before(names: Collection[str]) -> str:
 
 
 def _own_files(partitions: Sequence[PartitionReport]) -> list[str]:
-    return sorted({name for one in partitions for name in _files_in(one, one.problems)})
+    """Return the names of the files that the problems are about; with the log's before it where they differ."""
+    files = [_files_in(one, one.problems) for one in partitions]
+    if all(names == files[0] for names in files):
+        return sorted(files[0])
+    return [
+        f"{one.folder}/{name}" for one, names in zip(partitions, files, strict=True) for name in sorted(names)
+    ]
 
 
 def _files_in(partition: PartitionReport, problems: Iterable[Problem]) -> set[str]:

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from stat import S_ISREG
-from typing import Any
+from typing import Any, NamedTuple
 
 from native.raw_scan import RawScan
 from recovery.engine.cut_ledger import CutLedger
@@ -43,6 +43,13 @@ from segfmt.filenames import CLEAN_SHUTDOWN_FILE, DELETED_SUFFIX
 
 _FIELD = re.compile(r"(\w+)=([^,()]+)")  # one setting in the text of `LogSettings`
 _LOG_DIR_NOTE, _UNMARKING_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "unmarking", "hand-off", "run"
+
+
+class Review(NamedTuple):
+    """What became of an interrupted run; *text* says so."""
+
+    is_resumed: bool
+    text: str
 
 
 class RunJournal:
@@ -209,8 +216,8 @@ class RunJournal:
 
     def review(
         self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None = None
-    ) -> str | None:
-        """Decide what of the interrupted run counts; return as text the objection to resuming it, if any.
+    ) -> Review | None:
+        """Decide what of the interrupted run counts; None if there was none.
 
         If something else, such as a broker, was at work meanwhile, only what was read from files that are the same
         still counts; if the interrupted run had begun with a clean log dir or under another configuration, or the
@@ -223,19 +230,22 @@ class RunJournal:
         objection = self._objection(inventory, is_configuration_another=is_another)
         if objection is not None:
             self.abandon()
-        elif self._has_changed_commit(inventory):
+            return Review(False, f"a run was interrupted here, but {objection}: beginning anew")
+        text = "resuming the run that was interrupted"
+        if (changed := self._changed_commit(inventory)) is not None:
             kept = (_LOG_DIR_NOTE,)
             if self._dry_run:
                 self._journal.pass_over(kept)
             else:
                 self._enter_done()
                 self._journal.forget(kept)
-        return objection
+            text += f", whose changes are a run of their own: {changed} has changed since"
+        return Review(True, text)
 
-    def _has_changed_commit(self, inventory: LogDirInventory) -> bool:
-        return any(
-            task.folder in self._commits and self._changed(task) is not None for task in inventory.tasks
-        )
+    def _changed_commit(self, inventory: LogDirInventory) -> str | None:
+        """Return the path of what has changed of a partition that was done, None if nothing has."""
+        done = (task for task in inventory.tasks if task.folder in self._commits)
+        return next(filter(None, map(self._changed, done)), None)
 
     def resumed(self, inventory: LogDirInventory) -> LogDirInventory:
         """Return *inventory* as the interrupted run had it, once that is reviewed."""

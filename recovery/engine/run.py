@@ -359,13 +359,10 @@ class Engine:
     def _review(self, inventory: LogDirInventory) -> None:
         """Decide what of an interrupted run counts, if there was one, and note it."""
         journal = self._journals[inventory.log_dir]
-        if journal.is_begun:
-            objection = journal.review(inventory, self._configuration(inventory), self._options.now_ms)
-            text = "resuming the run that was interrupted"
-            if objection is not None:
-                text = f"a run was interrupted here, but {objection}: beginning anew"
-                self._is_clock_obsolete = True
-            self._note(inventory.log_dir, text)
+        review = journal.review(inventory, self._configuration(inventory), self._options.now_ms)
+        if review is not None:
+            self._is_clock_obsolete |= not review.is_resumed
+            self._note(inventory.log_dir, review.text)
         self._reviewed_dirs.add(inventory.log_dir)
 
     def _repair_into(self, inventory: LogDirInventory) -> Quarantine:

@@ -1,4 +1,4 @@
-"""The calls with which bytes are brought to disk: nothing else in this package writes to a file.
+"""The calls with which bytes are brought to disk: in this package only journals are written otherwise.
 
 New files take owner, group and mode from what they replace, else from the folder they are in, so that a broker that
 runs as another user can open them. Any failure raises `OSError` and leaves no half-written file.

@@ -79,6 +79,11 @@ def workers() -> list[int]:
     return found
 
 
+def log_size(path: Path) -> int:
+    """How many bytes the live segments have."""
+    return sum(log.stat().st_size for log in path.glob("*/*.log"))
+
+
 class Killer:
     """Kills the first worker that it sees, once the run has begun."""
 
@@ -240,6 +245,25 @@ class TestKilled:
             assert differences(kept_of(expected), kept_of(path)) == []
             assert lost_batches(before[path], path) == []
             assert own_leftovers(path) == []
+
+    def test_what_a_killed_worker_has_cut_is_in_the_report(self, tmp_path: Path) -> None:
+        paths = many_dirs(tmp_path, count=300)
+        before = {path: log_size(path) for path in paths}
+
+        def kill_all(event: Event) -> None:
+            if isinstance(event, PartitionFinished) and event.truncated_bytes:
+                for pid in workers():
+                    os.kill(pid, signal.SIGKILL)
+
+        report = run(*paths, processes="always", observers=[kill_all], acknowledge=False)
+        assert [one.status for one in report.log_dirs] == ["offline", "offline"]
+        for one in report.log_dirs:
+            assert one.earlier_cuts == ()
+            told = sum(partition.truncated_bytes for partition in one.partitions)
+            assert told == before[Path(one.log_dir)] - log_size(Path(one.log_dir))
+            for partition in one.partitions:
+                assert len(partition.quarantined) == len(partition.losses)
+        assert any(partition.losses for partition in report.partitions)
 
     def test_a_worker_that_is_told_to_stop_ends_the_run(self, tmp_path: Path) -> None:
         """Who tells one of the processes to stop means the run."""

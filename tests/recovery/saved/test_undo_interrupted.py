@@ -163,7 +163,7 @@ def test_two_changes_of_one_log_are_not_taken_back_if_something_was_between_them
     with log.open("ab") as file:
         file.write(b"\x01" * 300)
     with (
-        mock.patch("recovery.engine.resume.RunJournal._has_changed_commit", return_value=False),
+        mock.patch("recovery.engine.resume.RunJournal._changed_commit", return_value=None),
         mock.patch("recovery.engine.resume.RunJournal._changed", return_value="t-0/x"),
     ):
         recover(crashed, [victim.log_dir])
