@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from recovery.check.finding import FileVerdict, Finding, findings_by_file
+from recovery.check.finding import FileVerdict, Finding, Rule, findings_by_file
 from recovery.check.log_dir_files import LogDirFiles
 from recovery.check.report import LogDirVerdicts
+from recovery.logdir.duplicates import folder_id
 from recovery.logdir.identity import contradictions
 from segfmt.filenames import SNAPSHOT_SUFFIX, FileKind, PartitionFolder, file_kind
 
@@ -54,7 +55,7 @@ class CheckedLogDir:
 
 
 def find_contradictions(dirs: Sequence[CheckedLogDir], *, node_id: int | None) -> None:
-    """Find contradictions between log dirs: of the cluster, the node, their ids, a partition in two places.
+    """Find contradictions between log dirs: of the cluster, the node, their ids, a partition or folder in two places.
 
     Args:
         node_id: that of the configuration, None if it has none.
@@ -69,21 +70,27 @@ def find_contradictions(dirs: Sequence[CheckedLogDir], *, node_id: int | None) -
         findings[log_dir].append(
             Finding(file=problem.file, position=None, rule="another-node", detail=problem.detail)
         )
-    first_paths: dict[tuple[str, int, str], str] = {}
-    for checked_dir in dirs:
-        for folder in checked_dir.files.folders:
-            path = os.path.join(checked_dir.log_dir, folder.name)
-            key = folder.topic, folder.partition, folder.state.value
-            first_path = first_paths.setdefault(key, path)
-            if first_path != path and not checked_dir.is_live:
-                checked_dir.log_dir_findings.append(
-                    Finding(
-                        file=folder.name,
-                        position=None,
-                        rule="duplicate-partition",
-                        detail=f"the same partition lies in {first_path}",
-                    )
-                )
+    folders = [
+        (checked_dir, folder, os.path.join(checked_dir.log_dir, folder.name))
+        for checked_dir in dirs
+        for folder in checked_dir.files.folders
+    ]
+    folders.sort(
+        key=lambda one: os.path.islink(one[2])
+    )  # of a folder and a link to it, the link is one too many
+    paths_by_id = {folder_id(checked_dir.log_dir): checked_dir.log_dir for checked_dir in dirs}
+    paths_by_log: dict[tuple[str, int, str], str] = {}
+    for checked_dir, folder, path in folders:
+        rule: Rule = "duplicate-folder"
+        first_path = path if (key := folder_id(path)) is None else paths_by_id.setdefault(key, path)
+        if first_path == path:
+            rule = "duplicate-partition"
+            first_path = paths_by_log.setdefault((folder.topic, folder.partition, folder.state.value), path)
+        if first_path != path and not checked_dir.is_live:
+            what = "folder is" if rule == "duplicate-folder" else "partition lies in"
+            checked_dir.log_dir_findings.append(
+                Finding(file=folder.name, position=None, rule=rule, detail=f"the same {what} {first_path}")
+            )
 
 
 def log_sizes(log_dir: str, folder: str) -> list[int]:

@@ -33,11 +33,11 @@ def refuse_duplicates(inventories: Iterable[LogDirInventory]) -> list[LogDirInve
     names: dict[_FolderId | None, list[str]] = {}
     for inventory in inventories:
         for path in (inventory.log_dir, *(_path(inventory, name) for name in inventory.passed_over)):
-            names.setdefault(_folder_id(path), []).append(path)
+            names.setdefault(folder_id(path), []).append(path)
         for task in inventory.tasks:
             path = _path(inventory, task.folder)
             copies.setdefault(_identity(task), []).append(path)
-            names.setdefault(_folder_id(path), []).append(path)
+            names.setdefault(folder_id(path), []).append(path)
     names.pop(None, None)
     segments = _shared_segments(inventories)
     names_by_path = {path: paths for paths in names.values() if len(paths) > 1 for path in paths}
@@ -82,7 +82,7 @@ def _hard_links(files: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, st
         with suppress(OSError):
             stat = os.lstat(os.path.join(folder, file))
             names = by_file.setdefault((stat.st_dev, stat.st_ino), {})
-            names.setdefault((_folder_id(folder), file), (folder, file))
+            names.setdefault((folder_id(folder), file), (folder, file))
     yield from (list(names.values()) for names in by_file.values() if len(names) > 1)
 
 
@@ -90,7 +90,7 @@ def _path(inventory: LogDirInventory, name: str) -> str:
     return os.path.join(inventory.log_dir, name)
 
 
-def _folder_id(path: str) -> _FolderId | None:
+def folder_id(path: str) -> _FolderId | None:
     """Return what identifies a folder, None if it cannot be looked at: then nothing is done in it."""
     try:
         status = os.stat(path)

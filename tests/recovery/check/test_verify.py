@@ -314,6 +314,22 @@ class TestRules:
         rules = rules_of(verified(sample))
         assert rules == {"another-node", "duplicate-partition", "foreign-folder"}
 
+    def test_a_link_is_told_and_not_the_folder_that_it_leads_to(self, tmp_path: Path) -> None:
+        """Whoever moved that away would move the only copy."""
+        sample = unpack("stopped", tmp_path)
+        first, second = sample.log_dirs
+        folder = next(path for path in second.iterdir() if path.is_dir() and not path.name.startswith("__"))
+        (first / folder.name).symlink_to(folder)
+        (first / "other-0").symlink_to(second)
+        found = {
+            (one.file, one.detail) for one in damage_of(verified(sample)) if one.rule == "duplicate-folder"
+        }
+        assert found == {
+            (folder.name, f"the same folder is {folder}"),
+            ("other-0", f"the same folder is {second}"),
+        }
+        assert "duplicate-partition" not in rules_of(verified(sample))
+
     def test_another_node_and_a_copy(self, tmp_path: Path) -> None:
         sample = unpack("stopped", tmp_path)
         first, second = sample.log_dirs
