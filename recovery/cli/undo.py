@@ -32,7 +32,7 @@ from recovery.errors import (
 
 if TYPE_CHECKING:
     from recovery.logdir.dirs import BrokerDirs
-    from recovery.saved.undo import LogDirUndo
+    from recovery.saved.run_undoing import LogDirUndo
 
 _EPILOG = """\
 examples:

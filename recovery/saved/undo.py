@@ -7,15 +7,12 @@ since, cannot be taken back. After a kill at any point the next `undo` resumes. 
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack
 
-from recovery.engine.cut_ledger import CutLedger, forget_run
-from recovery.errors import JournalError, UndoneError, UnsafeError, UsageError
+from recovery.errors import JournalError, UnsafeError, UsageError
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.quarantine_place import (
     UNDO_JOURNAL,
@@ -24,26 +21,16 @@ from recovery.logdir.quarantine_place import (
     run_order,
     started_ms_of,
 )
-from recovery.plan.actions import LOG_DIR_ITSELF, Action, AppendPart, RemoveFile, RestoreFile, is_derived
-from recovery.plan.commit import Commit
-from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
-from recovery.quantity import listed_text
-from recovery.read.file_system import is_folder, is_there
-from recovery.saved.kept_marker import KeptMarker, without_marker
-from recovery.saved.log_dir_state import LogDirState, files_in, folder_path
-from recovery.saved.purge import remove_undone
+from recovery.read.file_system import is_there
+from recovery.saved.log_dir_state import LogDirState
+from recovery.saved.run_undoing import LogDirUndo, RunUndoing
 from recovery.saved.runs import run_names
-from recovery.saved.saved_files import SavedFiles
-from recovery.saved.unnamed_files import LostPart, refuse_unnamed, remedy_by_hand
+from recovery.saved.unnamed_files import refuse_unnamed
 from recovery.version import VERSION
 from recovery.watch.tally import Tally
-from recovery.write.apply import publish, remove_uncommitted, stage
-from recovery.write.durable import remove_empty_folder, rename_anywhere, sync, sync_below
+from recovery.write.durable import remove_empty_folder
 from recovery.write.journal import Journal
-from recovery.write.journal_format import Header
 from recovery.write.move_in import refuse_unfinished_restore
-from recovery.write.quarantine import manifest_entries
-from recovery.write.take_out import remove_taken_out, take_out
 from recovery.write.undo_notice import (
     EnteredUndo,
     enter_undo,
@@ -53,36 +40,6 @@ from recovery.write.undo_notice import (
     remove_undo,
 )
 from recovery.write.write_back import held_file_systems
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE
-
-_TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
-_LAST_RUN = "last run"
-"""In the journal of an `undo`: the last run that it takes back, which the next one must know to resume."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirUndo:
-    """What was, or would be, taken back in one log dir.
-
-    Attributes:
-        run: name of the quarantined run; None if there is nothing to take back.
-        partitions: folders that are as they were before.
-        restored_bytes: bytes of files and tails that were restored from quarantine.
-        removed_bytes: bytes of files that the run had made.
-        actions: what was done, by folder.
-        earlier_runs: runs before it that changed a partition, and are not taken back; the newest first.
-        is_left: whether it was left as it is: an interrupted `undo` is finished first, and did not concern it.
-    """
-
-    log_dir: str
-    run: str | None = None
-    partitions: tuple[str, ...] = ()
-    restored_bytes: int = 0
-    removed_bytes: int = 0
-    actions: tuple[tuple[str, Action], ...] = ()
-    moved_back: tuple[str, ...] = ()
-    earlier_runs: tuple[str, ...] = ()
-    is_left: bool = False
 
 
 def undo(
@@ -157,7 +114,7 @@ def undo(
 
 def _chosen_in(
     log_dirs: Collection[str], quarantine_dir: str | None, run: str | None, *, dry_run: bool
-) -> dict[str, list[_RunUndoing]]:
+) -> dict[str, list[RunUndoing]]:
     """Return the runs to take back, by log dir; after an interrupted `undo`, those that it has left."""
     entered = {log_dir: entry for log_dir in log_dirs if (entry := entered_undo(log_dir)) is not None}
     roots = {log_dir: quarantine_roots(log_dir, quarantine_dir) for log_dir in log_dirs}
@@ -187,7 +144,7 @@ def _has_run(roots: Iterable[str], run: str) -> bool:
     return any(run in run_names(root) for root in roots)
 
 
-def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
+def _enter(undone: Mapping[str, Sequence[RunUndoing]]) -> None:
     """Enter in each log dir, before the first is touched, what is to be taken back in all of them.
 
     Raises:
@@ -208,12 +165,12 @@ def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
 
 def _chosen(
     log_dir: str, roots: Sequence[str], run: str | None, entered: EnteredUndo | None, *, dry_run: bool
-) -> list[_RunUndoing]:
+) -> list[RunUndoing]:
     """Return the runs to take back, the newest first; an interrupted `undo` is finished as it was begun."""
     refuse_unfinished_restore(log_dir)
     for root in roots:
         refuse_interrupted_recovery(log_dir, root)
-    undoings = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
+    undoings = [RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
     undoings.sort(key=lambda undoing: run_order(undoing.run), reverse=True)
     if (interrupted := _interrupted(log_dir, roots, dry_run=dry_run)) is not None:
         undoings = [interrupted, *(undoing for undoing in undoings if undoing.run != interrupted.run)]
@@ -239,12 +196,12 @@ def _chosen(
     return undoings[:count]
 
 
-def _interrupted(log_dir: str, roots: Iterable[str], *, dry_run: bool) -> _RunUndoing | None:
+def _interrupted(log_dir: str, roots: Iterable[str], *, dry_run: bool) -> RunUndoing | None:
     """Return the run that an interrupted `undo` was taking back, None if there is none."""
     for root in roots:
         journal = Journal.open(os.path.join(root, UNDO_JOURNAL), read_only=dry_run)
         if journal is not None:
-            return _RunUndoing(log_dir, root, _begun_run(journal), journal)
+            return RunUndoing(log_dir, root, _begun_run(journal), journal)
     return None
 
 
@@ -262,340 +219,3 @@ def _begun_run(journal: Journal) -> str:
             "Remedy: remove that file"
         )
     return header.run_folder
-
-
-class _RunUndoing:
-    """Undoes one run on one log dir.
-
-    Args:
-        root: the folder of all runs.
-        run: name of the run's folder.
-        journal: that of an interrupted `undo`, if any.
-
-    Attributes:
-        earlier_runs: of the last one that is taken back: those before it that changed a partition.
-    """
-
-    def __init__(self, log_dir: str, root: str, run: str, journal: Journal | None = None) -> None:
-        self._log_dir = log_dir
-        self.root = root
-        self.run = run
-        self._journal = journal
-        self.earlier_runs: tuple[str, ...] = ()
-        path = os.path.join(root, run)
-        account = read_account(manifest_entries(path), path)
-        self._changes, self._moves, self._unused = account.changes, account.moves, account.unused
-        self._saved = SavedFiles(log_dir, root, run)
-        self._marker = KeptMarker(log_dir, path, self._changes, self._saved)
-        self._actions: list[tuple[str, Action]] = []
-        self._restored_bytes = 0
-        self._removed_bytes = 0
-
-    def close(self) -> None:
-        """Close the journal of an interrupted `undo`."""
-        if self._journal is not None:
-            self._journal.close()
-
-    @property
-    def last_run(self) -> str:
-        """The last run that the interrupted `undo` was to take back."""
-        return (
-            self.run if self._journal is None else self._journal.header.configuration.get(_LAST_RUN, self.run)
-        )
-
-    @property
-    def change_count(self) -> int:
-        """How many changes there are to take back."""
-        return len(self._changes) + len(self._moves)
-
-    @property
-    def changes_partitions(self) -> bool:
-        """Whether the run did more than hand a log dir over and remove pending deletions."""
-        return bool(self._moves) or any(
-            change.commit.actions and change.commit.folder != LOG_DIR_ITSELF for change in self._changes
-        )
-
-    @property
-    def holds_marker(self) -> bool:
-        """Whether the run has taken the marker away, and made no other: it was ended, and another one began anew."""
-        return self._marker.is_held
-
-    # -- before anything is touched -------------------------------------------------------------------------
-
-    def check(self, state: LogDirState) -> None:
-        """Refuse if the log dir is not as the recovery has left it; turn *state* into that before the recovery.
-
-        Raises:
-            UnsafeError: nothing was changed.
-        """
-        if self._journal is None:
-            self._refuse_changed(state)
-            refuse_unnamed(self._log_dir, os.path.join(self.root, self.run), state)
-        last = {change.commit.folder: change for change in self._changes}
-        for change in reversed(self._changes):
-            if self._journal is None:
-                if change is not last[change.commit.folder]:
-                    self._refuse_changed_between(change, state)
-                for saved in change.saved.values():
-                    self._saved.check(change.commit.folder, saved)
-                self._plan(change, state)  # it refuses what cannot be taken back
-            state.take_back(change)
-        if self._journal is None:
-            self._refuse_unaccounted(state)
-        made = {(change.commit.folder, name) for change in self._changes for name in change.commit.made}
-        for move in {self._stored(moved): moved for moved in self._moves}.values():  # a later line counts
-            key, path = (move.folder, move.name), self._place(move)
-            is_in_place = key in state.moved_back or (key not in made and is_there(path))
-            self._saved.check_moved(move, path, may_be_gone=is_in_place or self._journal is not None)
-            state.moved_back.add(key)
-
-    def _refuse_changed(self, state: LogDirState) -> None:
-        last = {change.commit.folder: change for change in self._changes}
-        changed = [
-            f"{folder}/{name}"
-            for folder, change in last.items()
-            for name in [*state.differences(folder, change), *self._others_in_new(change)]
-        ]
-        if last and LOG_DIR_ITSELF not in last and CLEAN_SHUTDOWN_FILE in state.files(LOG_DIR_ITSELF):
-            changed.append(f"{LOG_DIR_ITSELF}/{CLEAN_SHUTDOWN_FILE}")  # this run has left no marker
-        changed += [
-            f"{move.folder}/{move.name} (in the way)"
-            for move in self._moves
-            if self._is_in_the_way(move, last.get(move.folder))
-        ]
-        if changed:
-            raise UnsafeError(
-                f"{self._log_dir}: changed since run {self.run} recovered it: {listed_text(changed, 5)}. "
-                "Nothing was changed, and the bytes stay in quarantine. Remedy: if a later run made the changes, take "
-                "that back first: it may have another --quarantine-dir, or an earlier name if the clock was set back; "
-                "there is no remedy if a broker was at work, or if that run was purged; quarantine list --verify tells "
-                "whether the manifest is whole"
-            )
-
-    def _refuse_changed_between(self, change: Change, state: LogDirState) -> None:
-        """Refuse if something else changed a folder between two changes of the run, which was interrupted there.
-
-        Args:
-            state: as the second of them found the folder.
-        """
-        folder = change.commit.folder
-        moved = {move.name for move in self._moves if move.folder == folder}
-        changed = [f"{folder}/{name}" for name in state.differences(folder, change) if name not in moved]
-        if changed:
-            raise UnsafeError(
-                f"{self._log_dir}: changed while run {self.run} was interrupted: {listed_text(changed, 5)}. Nothing "
-                "was changed, and the bytes stay in quarantine. Remedy: none in this tool; quarantine list shows what "
-                "was cut, and where it lies"
-            )
-
-    def _others_in_new(self, change: Change) -> list[str]:
-        """Return what is in a folder that the run has made, and is no file: it would go with the folder."""
-        path = folder_path(self._log_dir, change.commit.folder)
-        if not (change.is_new_folder and is_folder(path)):
-            return []
-        with os.scandir(path) as entries:
-            return [entry.name for entry in entries if not entry.is_file()]
-
-    def _refuse_unaccounted(self, state: LogDirState) -> None:
-        """Refuse if only quarantine has what was cut by a run that was killed and never resumed.
-
-        Args:
-            state: as it will be once the changes in the manifest are taken back.
-        """
-        lost = [
-            LostPart(
-                self._saved.path(folder, saved.stored),
-                os.path.join(folder_path(self._log_dir, folder), name),
-                saved.position,
-            )
-            for folder, name, saved in self._unused
-            if not is_derived(name) and not state.holds(folder, name, saved)
-        ]
-        if lost:
-            raise UnsafeError(
-                f"{lost[0].stored}: run {self.run} was interrupted while it changed that log, and its manifest does "
-                "not say what it did: its journal is gone, or something else has changed the log since. Nothing was "
-                "changed. "
-                f"{remedy_by_hand(lost)}"
-            )
-
-    def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
-        """Whether the place of *move* is taken, except by what the recovery has made there, which is removed first."""
-        is_made = last is not None and move.name in last.commit.made
-        is_made |= move.folder == LOG_DIR_ITSELF and any(
-            change.is_new_folder and change.commit.folder == move.name for change in self._changes
-        )
-        return is_there(self._stored(move)) and is_there(self._place(move)) and not is_made
-
-    # -- at work --------------------------------------------------------------------------------------------
-
-    def report(self, state: LogDirState) -> LogDirUndo:
-        """Return what would be done, and change *state* accordingly."""
-        self._note(LOG_DIR_ITSELF, self._marker.actions)
-        for change in reversed(self._changes):
-            self._note(change.commit.folder, self._plan(change, state))
-            state.take_back(change)
-        return self._result()
-
-    @staticmethod
-    def _plan(change: Change, state: LogDirState) -> tuple[Action, ...]:
-        files = state.files(change.commit.folder)
-        files.pop(CLEAN_SHUTDOWN_FILE, None)
-        return plan_undo(without_marker(change), files)
-
-    def do(self, check_stop: Callable[[], None], last_run: str, tally: Tally) -> LogDirUndo:
-        """Take the run back.
-
-        Args:
-            last_run: name of the last one that is taken back.
-            tally: counts its changes.
-
-        Raises:
-            OSError: the next `undo` resumes.
-        """
-        self._note(LOG_DIR_ITSELF, self._marker.actions)
-        if self._journal is None:
-            self._journal = Journal.create(os.path.join(self.root, UNDO_JOURNAL), self._header(last_run))
-            self._journal.note("begun", {})
-        try:
-            if _RESTORED_NOTE not in self._journal.notes:
-                self._restore(self._journal, check_stop, tally)
-            self._marker.put_back()
-            if self.run == last_run:
-                remove_undo(self._log_dir)
-            # While the manifest is there to name them
-            forget_run(self._log_dir, self.root, self.run)
-            CutLedger(self._log_dir).forget_moves(
-                [os.path.relpath(self._place(move), self._log_dir) for move in self._moves]
-            )
-            remove_undone(self.root, self.run)
-            sync(self.root)  # without its journal, a run that reappeared would be taken for one to undo
-            self._remove(self._journal)
-        finally:
-            self._journal.close()
-        remove_empty_folder(self.root)  # unless another run is there
-        return self._result()
-
-    @staticmethod
-    def _remove(journal: Journal) -> None:
-        """Remove the journal, with which the undo has ended.
-
-        Raises:
-            UndoneError: it is gone, but that is not on disk for certain.
-        """
-        try:
-            journal.remove()
-        except OSError as error:
-            if is_there(journal.path):
-                raise
-            raise UndoneError(*error.args) from error
-
-    def _restore(self, journal: Journal, check_stop: Callable[[], None], tally: Tally) -> None:
-        """Put everything back but the marker, durably, and note it: quarantine is not needed again."""
-        self._marker.set_aside()
-        remove_taken_out(self._log_dir)
-        # Each commit is carried out before the next one: an interrupted undo has left open the last one at most.
-        last_committed = min(map(int, journal.commits), default=len(self._changes))
-        for number, change in reversed(list(enumerate(self._changes))):
-            check_stop()
-            if number <= last_committed:
-                self._take_back(journal, f"{number}", change)
-            elif (done := journal.commits.get(f"{number}")) is not None:
-                self._note(change.commit.folder, Commit.from_json(done).actions)
-            tally.add()
-        # What is moved back may have the name of a file that the recovery had made: from here on, none is removed.
-        if self._moves and _TAKEN_BACK_NOTE not in journal.notes:
-            sync_below(self._log_dir)
-            journal.note(_TAKEN_BACK_NOTE, {})
-        for move in reversed(self._moves):
-            self._move_back(move)
-            tally.add()
-        remove_taken_out(self._log_dir)
-        sync_below(self._log_dir)
-        journal.note(_RESTORED_NOTE, {})
-
-    def _header(self, last_run: str) -> Header:
-        return Header(
-            tool_version=VERSION,
-            log_dir=self._log_dir,
-            configuration={_LAST_RUN: last_run},
-            now_ms=0,
-            had_clean_shutdown=False,
-            run_folder=self.run,
-        )
-
-    def _take_back(self, journal: Journal, key: str, change: Change) -> None:
-        folder = change.commit.folder
-        path = folder_path(self._log_dir, folder)
-        saved_files = {saved.stored: saved for saved in change.saved.values()}
-
-        def open_saved(name: str) -> AbstractContextManager[int]:
-            if name not in saved_files:
-                raise OSError(errno.ENOENT, "not in the manifest", name)
-            return self._saved.opened(folder, saved_files[name])
-
-        if change.is_new_folder:
-            if _TAKEN_BACK_NOTE not in journal.notes:
-                self._take_out(change)
-            return
-        is_resumed = key in journal.commits
-        if is_resumed:
-            commit = Commit.from_json(journal.commits[key])
-            if commit.folder != folder:
-                raise JournalError(f"{journal.path}: the commit of {folder} is one of {commit.folder}")
-            remove_uncommitted(path, commit)
-        else:
-            files = files_in(self._log_dir, folder)
-            actions = plan_undo(without_marker(change), files)
-            commit = stage(path, folder, files, actions, open_saved=open_saved)
-            journal.commit(key, commit.to_json())
-        self._note(folder, commit.actions)
-        if _TAKEN_BACK_NOTE not in journal.notes:
-            publish(path, commit, open_saved=open_saved, may_have_moved=is_resumed)
-
-    def _take_out(self, change: Change) -> None:
-        """Remove a folder that the run has made; an interrupted undo may have done so, and a broker made another."""
-        folder, state = change.commit.folder, LogDirState(self._log_dir)
-        if is_folder(folder_path(self._log_dir, folder)) and not state.differences(folder, change):
-            self._note(folder, self._plan(change, state))
-            take_out(self._log_dir, folder)
-
-    def _move_back(self, move: Moved) -> None:
-        stored, place = self._stored(move), self._place(move)
-        if is_folder(stored) and is_folder(place) and os.listdir(place):
-            raise UnsafeError(
-                f"{place}: made while this undo was interrupted, and what was there before is to come back. Remedy: "
-                "move it out of the log dir, and start undo again, which goes on"
-            )
-        if is_there(stored):
-            rename_anywhere(stored, place)
-
-    def _note(self, folder: str, actions: Iterable[Action]) -> None:
-        for action in actions:
-            self._actions.append((folder, action))
-            if isinstance(action, RestoreFile):
-                with contextlib.suppress(OSError):
-                    self._restored_bytes += os.path.getsize(self._saved.path(folder, action.source))
-            elif isinstance(action, AppendPart) and action.source is not None:
-                self._restored_bytes += action.size_bytes
-            elif isinstance(action, RemoveFile):
-                self._removed_bytes += action.size_bytes
-
-    def _result(self) -> LogDirUndo:
-        folders = {change.commit.folder for change in self._changes} - {LOG_DIR_ITSELF}
-        return LogDirUndo(
-            log_dir=self._log_dir,
-            run=self.run,
-            partitions=tuple(sorted(folders)),
-            restored_bytes=self._restored_bytes,
-            removed_bytes=self._removed_bytes,
-            actions=tuple(self._actions),
-            moved_back=tuple(f"{move.folder}/{move.name}" for move in self._moves),
-            earlier_runs=self.earlier_runs,
-        )
-
-    def _place(self, move: Moved) -> str:
-        return os.path.join(folder_path(self._log_dir, move.folder), move.name)
-
-    def _stored(self, move: Moved) -> str:
-        return self._saved.path(move.folder, move.saved.stored)

@@ -14,7 +14,7 @@ import pytest
 
 from recovery.cli.main import main
 from recovery.quantity import exact_bytes_text
-from recovery.saved import undo as undo_module
+from recovery.saved import run_undoing as undo_module
 from recovery.write.journal import Journal
 from tests.logs.samples import differences, tree_of, unpack
 from tests.recovery.cli.test_earlier_cuts import two_log_dirs

@@ -16,7 +16,7 @@ import pytest
 from recovery.errors import JournalError, LogDirLockedError, UnsafeError, UsageError
 from recovery.load.model import LogSettings
 from recovery.plan.actions import action_words
-from recovery.saved import undo as module
+from recovery.saved import run_undoing as module
 from recovery.saved.undo import undo
 from tests.damage.mutilate import DAMAGES, Victim, make_victim
 from tests.faults.states import SINGLE_STATES as STATES

@@ -180,7 +180,10 @@ def test_a_move_that_is_taken_back_is_forgotten_before_the_manifest_is(
 ) -> None:
     (victim.log_dir / "foreign").mkdir()
     recover(crashed, [victim.log_dir], repair=True, acknowledge=False)
-    with mock.patch("recovery.saved.undo.remove_undone", side_effect=KilledError), pytest.raises(KilledError):
+    with (
+        mock.patch("recovery.saved.run_undoing.remove_undone", side_effect=KilledError),
+        pytest.raises(KilledError),
+    ):
         undo([str(victim.log_dir)])
     shutil.rmtree(next(path for path in quarantine_of(victim.log_dir).iterdir() if path.is_dir()))
     assert undo_all(victim) == 1
@@ -189,7 +192,10 @@ def test_a_move_that_is_taken_back_is_forgotten_before_the_manifest_is(
 
 def test_a_dry_run_changes_nothing_of_an_undo_that_was_killed(crashed: Sample, victim: Victim) -> None:
     recover(crashed, [victim.log_dir])
-    with mock.patch("recovery.saved.undo.remove_undone", side_effect=KilledError), pytest.raises(KilledError):
+    with (
+        mock.patch("recovery.saved.run_undoing.remove_undone", side_effect=KilledError),
+        pytest.raises(KilledError),
+    ):
         undo([str(victim.log_dir)])
     with (quarantine_of(victim.log_dir) / "undo").open("ab") as journal:
         journal.write(b"NOTE torn")
