@@ -14,7 +14,6 @@ import pytest
 
 from recovery.cli.main import main
 from recovery.quantity import exact_bytes_text
-from recovery.saved import run_undoing as undo_module
 from recovery.write.journal import Journal
 from tests.logs.samples import differences, tree_of, unpack
 from tests.recovery.cli.test_earlier_cuts import two_log_dirs
@@ -83,7 +82,7 @@ def failing(step: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator
         raise OSError(number, os.strerror(number), "/d/x")
 
     with monkeypatch.context() as patches:
-        patches.setattr(undo_module, step, fail)
+        patches.setattr(f"recovery.saved.{step}", fail)
         yield
 
 
@@ -96,7 +95,7 @@ def test_a_full_disk_is_told_with_what_was_done(
     assert recover(sample).exit_code == 2
 
     undo = ["undo", "--log-dirs", ",".join(map(str, sample.log_dirs))]
-    with failing("stage" if is_begun else "enter_undo", errno.ENOSPC, monkeypatch):
+    with failing("run_undoing.stage" if is_begun else "undo.enter_undo", errno.ENOSPC, monkeypatch):
         assert main(undo) == 1
     state = "The undo is not finished: no broker may start yet" if is_begun else "Nothing was changed"
     goes_on = ", which goes on" if is_begun else ""
