@@ -133,7 +133,7 @@ def test_an_undo_that_finishes_another_one_says_so(
     assert recover(sample).exit_code == 2
 
     undo = ["undo", "--log-dirs", ",".join(map(str, sample.log_dirs))]
-    with failing("stage", errno.EIO, monkeypatch):
+    with failing("run_undoing.stage", errno.EIO, monkeypatch):
         assert main(undo) == 1
     capsys.readouterr()
     other = [*undo, "--run", "20200101T000000Z", "--format", form]
