@@ -229,9 +229,8 @@ def _steps(
             yield folder  # a later cut must not reach the disk before the segments after it are gone
             has_unsynced_names = has_unsynced_removals = False
         elif _is_staged(action):
-            has_unsynced_names |= (
-                file_kind(action.name) is not FileKind.OFFSET_INDEX
-            )  # none vouches for another
+            # An offset index vouches for all else of its segment, and for no other index
+            has_unsynced_names |= file_kind(action.name) is not FileKind.OFFSET_INDEX
         else:
             has_unsynced_removals |= isinstance(action, RemoveFile)
     if commit.actions:
