@@ -11,6 +11,7 @@ from recovery.check.log_dir_files import LogDirFiles
 from recovery.check.report import LogDirVerdicts
 from recovery.logdir.duplicates import folder_id
 from recovery.logdir.identity import contradictions
+from recovery.read.file_system import is_link
 from segfmt.filenames import SNAPSHOT_SUFFIX, FileKind, PartitionFolder, file_kind
 
 
@@ -75,9 +76,8 @@ def find_contradictions(dirs: Sequence[CheckedLogDir], *, node_id: int | None) -
         for checked_dir in dirs
         for folder in checked_dir.files.folders
     ]
-    folders.sort(
-        key=lambda one: os.path.islink(one[2])
-    )  # of a folder and a link to it, the link is one too many
+    # Of a folder and a link to it, the link is one too many
+    folders.sort(key=lambda one: is_link(one[2]))
     paths_by_id = {folder_id(checked_dir.log_dir): checked_dir.log_dir for checked_dir in dirs}
     paths_by_log: dict[tuple[str, int, str], str] = {}
     for checked_dir, folder, path in folders:

@@ -345,8 +345,8 @@ def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
 def cuts_of_run(log_dir: str, run_folder: str | None) -> dict[str, tuple[Cut, ...]]:
     """Return what the run with the folder *run_folder* in quarantine has cut, by partition, as `untold_in`."""
     cuts: dict[str, tuple[Cut, ...]] = {}
-    for entry in untold_in(log_dir):
-        if run_folder is not None and _is_same_run(entry.quarantine, run_folder):
+    for entry in untold_in(log_dir) if run_folder is not None else ():
+        if _is_same_run(entry.quarantine, run_folder):
             cuts[entry.partition] = (*cuts.get(entry.partition, ()), *entry.cuts)
     return cuts
 

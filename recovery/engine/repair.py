@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from recovery.engine.cut_ledger import CutLedger
+from recovery.engine.report import move_text
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.model import PartitionTask
 from recovery.load.preflight import fold_checked, notes_of, problems_of, reads_segments
@@ -54,7 +55,7 @@ class Move:
         return os.path.dirname(self.path) or LOG_DIR_ITSELF
 
     def __str__(self) -> str:
-        return f"move {self.path} to quarantine: {self.reason}"
+        return move_text(self.path, self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,6 +120,11 @@ class FileBefore(NamedTuple):
     inode: int | None = None
 
 
+def move_text(path: str, reason: str) -> str:
+    """Return what a report says of a move to quarantine."""
+    return f"move {path} to quarantine: {reason}"
+
+
 class EarlierMove(NamedTuple):
     """What the repair of an earlier run has moved to quarantine, and no run has reported.
 
@@ -137,7 +142,7 @@ class EarlierMove(NamedTuple):
     @property
     def line(self) -> str:
         """What the report of the run that moves it says."""
-        return f"move {self.path} to quarantine: {self.reason}"
+        return move_text(self.path, self.reason)
 
     def __str__(self) -> str:
         return (

@@ -87,6 +87,7 @@ class RunJournal:
             self._is_unreadable = True
         self._ledger = CutLedger(log_dir)
         self._committed: set[str] = set()
+        self._looked_at: dict[str, tuple[Mapping[str, FileStat], str | None]] = {}
         self._has_made_place = False
 
     @property
@@ -234,6 +235,7 @@ class RunJournal:
         text = "resuming the run that was interrupted"
         if (changed := self._changed_commit(inventory)) is not None:
             kept = (_LOG_DIR_NOTE,)
+            self._looked_at.clear()
             if self._dry_run:
                 self._journal.pass_over(kept)
             else:
@@ -292,7 +294,17 @@ class RunJournal:
         return f"{changed} has changed since, and {why}"
 
     def _changed(self, task: PartitionTask) -> str | None:
-        """Return the path of what has changed of a partition since the interrupted run, None if nothing has."""
+        """Return the path of what has changed of a partition since the interrupted run, None if nothing has.
+
+        Its commit is read from the journal once, as long as its files are not listed again.
+        """
+        files, changed = self._looked_at.get(task.folder, (None, None))
+        if files is not task.files:
+            changed = self._compared(task)
+            self._looked_at[task.folder] = task.files, changed
+        return changed
+
+    def _compared(self, task: PartitionTask) -> str | None:
         assert self._journal is not None
         document = self._commits.get(task.folder)
         if document is None:

@@ -146,11 +146,13 @@ def purge(
             log_dir: [run for run in runs_of(log_dir, quarantine_dir) if choose(run)] for log_dir in log_dirs
         }
         tally.expect(sum(len(run.files) for runs in chosen.values() for run in runs))
-        stops = None if dry_run else check_stop
         purged: list[LogDirPurge] = []
         for log_dir, runs in chosen.items():
             untold = untold_runs(log_dir)
-            ended = (_purge_run(run, hindrance(run, untold), releases, tally, stops) for run in runs)
+            ended = (
+                _purge_run(run, hindrance(run, untold), releases, tally, check_stop, dry_run=dry_run)
+                for run in runs
+            )
             purged.append(LogDirPurge(log_dir=log_dir, runs=tuple(ended)))
         return tuple(purged)
 
@@ -244,9 +246,11 @@ def _purge_run(
     hindered: Hindrance | None,
     releases: Releases,
     tally: Tally,
-    check_stop: Callable[[], None] | None,
+    check_stop: Callable[[], None],
+    *,
+    dry_run: bool,
 ) -> PurgedRun:
-    """Purge *run* and return what becomes of it; without *check_stop* only say so."""
+    """Purge *run*, and return what becomes of it."""
     if hindered is not None:
         return PurgedRun(
             run=run,
@@ -258,7 +262,7 @@ def _purge_run(
     removed: list[FoundFile] = []
     problem: str | None = None
     rule: str | None = None
-    if check_stop is None:
+    if dry_run:
         removed.extend(run.files)
     else:
         try:

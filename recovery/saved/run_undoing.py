@@ -41,7 +41,7 @@ from recovery.write.undo_notice import (
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 _TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
-LAST_RUN = "last run"
+_LAST_RUN = "last run"
 """In the journal of an `undo`: the last run that it takes back, which the next one must know to resume."""
 
 
@@ -91,6 +91,7 @@ class RunUndoing:
         path = os.path.join(root, run)
         account = read_account(manifest_entries(path), path)
         self._changes, self._moves, self._unused = account.changes, account.moves, account.unused
+        self._last_changes = {change.commit.folder: change for change in self._changes}
         self._saved = SavedFiles(log_dir, root, run)
         self._marker = KeptMarker(log_dir, path, self._changes, self._saved)
         self._actions: list[tuple[str, Action]] = []
@@ -106,7 +107,7 @@ class RunUndoing:
     def last_run(self) -> str:
         """The last run that the interrupted `undo` was to take back."""
         return (
-            self.run if self._journal is None else self._journal.header.configuration.get(LAST_RUN, self.run)
+            self.run if self._journal is None else self._journal.header.configuration.get(_LAST_RUN, self.run)
         )
 
     @property
@@ -137,10 +138,9 @@ class RunUndoing:
         if self._journal is None:
             self._refuse_changed(state)
             refuse_unnamed(self._log_dir, os.path.join(self.root, self.run), state)
-        last = {change.commit.folder: change for change in self._changes}
         for change in reversed(self._changes):
             if self._journal is None:
-                if change is not last[change.commit.folder]:
+                if change is not self._last_changes[change.commit.folder]:
                     self._refuse_changed_between(change, state)
                 for saved in change.saved.values():
                     self._saved.check(change.commit.folder, saved)
@@ -156,7 +156,7 @@ class RunUndoing:
             state.moved_back.add(key)
 
     def _refuse_changed(self, state: LogDirState) -> None:
-        last = {change.commit.folder: change for change in self._changes}
+        last = self._last_changes
         changed = [
             f"{folder}/{name}"
             for folder, change in last.items()
@@ -294,7 +294,7 @@ class RunUndoing:
         except OSError as error:
             if is_there(journal.path):
                 raise
-            raise UndoneError(*error.args) from error
+            raise UndoneError(error.errno, error.strerror, error.filename) from error
 
     def _restore(self, journal: Journal, check_stop: Callable[[], None], tally: Tally) -> None:
         """Put everything back but the marker, durably, and note it: quarantine is not needed again."""
@@ -324,7 +324,7 @@ class RunUndoing:
         return Header(
             tool_version=VERSION,
             log_dir=self._log_dir,
-            configuration={LAST_RUN: last_run},
+            configuration={_LAST_RUN: last_run},
             now_ms=0,
             had_clean_shutdown=False,
             run_folder=self.run,

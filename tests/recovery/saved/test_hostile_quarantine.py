@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,20 +28,13 @@ from recovery.write.quarantine import Quarantine
 from tests.damage.mutilate import Victim, make_victim
 from tests.faults.states import SINGLE_STATES as STATES
 from tests.logs.quarantine_builder import RunBuilder, a_foreign_folder, a_log_dir, save_file
-from tests.logs.samples import Sample, differences, tree_of, unpack
+from tests.logs.samples import Sample, differences, tree_of
 from tests.runs.driving import quarantine_of, recover
 from tests.runs.killing import killed_at
 from tests.servers.machine import OTHERS_FILES, needs
 
 SECRET = b"root's alone"
 RUN = "20260101T000000Z"
-
-
-@pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
-    root = tmp_path_factory.mktemp("samples")
-    yield unpack("crashed", root)
-    shutil.rmtree(root)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -15,7 +15,7 @@ from recovery.engine.log_dir_run import LogDirRun
 from recovery.errors import UnsafeError
 from recovery.saved.undo import undo
 from tests.damage.mutilate import Victim
-from tests.logs.samples import Sample, differences, tree_of, unpack
+from tests.logs.samples import Sample, differences, tree_of
 from tests.recovery.saved.test_undo import state_of
 from tests.runs.driving import footprint, quarantine_of, recover
 from tests.runs.killing import killed_at
@@ -25,16 +25,9 @@ class KilledError(BaseException):
     """What stands for a kill."""
 
 
-@pytest.fixture(scope="module")
-def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
-    root = tmp_path_factory.mktemp("samples")
-    yield unpack("crashed", root)
-    shutil.rmtree(root)
-
-
 @pytest.fixture
-def victim(crashed: Sample, ram_path: Path) -> Victim:
-    victim = state_of(crashed, "torn first segment", ram_path)
+def victim(sample: Sample, ram_path: Path) -> Victim:
+    victim = state_of(sample, "torn first segment", ram_path)
     (victim.folder / "00000000000000000007.log.deleted").write_bytes(b"pending")
     (victim.folder / "00000000000000000007.index.deleted").write_bytes(b"")
     return victim
@@ -79,17 +72,17 @@ def begun_anew(victim: Victim, original: Path) -> None:
 @pytest.mark.parametrize("change", [touched, copied, left])
 @pytest.mark.parametrize("is_restart", [False, True])
 def test_what_a_killed_run_has_done_is_taken_back(
-    crashed: Sample, victim: Victim, change: Callable[[Victim], None], is_restart: bool, ram_path: Path
+    sample: Sample, victim: Victim, change: Callable[[Victim], None], is_restart: bool, ram_path: Path
 ) -> None:
     before = tree_of(victim.log_dir)
     original = shutil.copytree(victim.log_dir, ram_path / "original")
     run_counts: set[int] = set()
     for number in range(1, 400):
         begun_anew(victim, original)
-        if not killed_at(number, lambda: recover(crashed, [victim.log_dir], keep_deleted=True)):
+        if not killed_at(number, lambda: recover(sample, [victim.log_dir], keep_deleted=True)):
             break
         change(victim)
-        recover(crashed, [victim.log_dir], keep_deleted=True, restart=is_restart)
+        recover(sample, [victim.log_dir], keep_deleted=True, restart=is_restart)
         run_counts.add(undo_all(victim))
         assert differences(before, tree_of(victim.log_dir)) == [], number
     assert number > 30
@@ -98,13 +91,13 @@ def test_what_a_killed_run_has_done_is_taken_back(
 
 @pytest.mark.long
 def test_an_undo_that_was_killed_is_finished_on_another_disk(
-    crashed: Sample, victim: Victim, ram_path: Path
+    sample: Sample, victim: Victim, ram_path: Path
 ) -> None:
     before = tree_of(victim.log_dir)
     original = shutil.copytree(victim.log_dir, ram_path / "original")
     for number in range(1, 400):
         begun_anew(victim, original)
-        recover(crashed, [victim.log_dir], keep_deleted=True)
+        recover(sample, [victim.log_dir], keep_deleted=True)
         if not killed_at(number, lambda: undo([str(victim.log_dir)])):
             break
         copied(victim)
@@ -113,21 +106,21 @@ def test_an_undo_that_was_killed_is_finished_on_another_disk(
     assert number > 20
 
 
-def killed_before_the_hand_over(crashed: Sample, victim: Victim) -> None:
+def killed_before_the_hand_over(sample: Sample, victim: Victim) -> None:
     with (
         mock.patch.object(LogDirRun, "_hand_over", side_effect=KilledError),
         pytest.raises(KilledError),
     ):
-        recover(crashed, [victim.log_dir])
+        recover(sample, [victim.log_dir])
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 @pytest.mark.parametrize("repair", [False, True])
 def test_what_was_appended_meanwhile_comes_back_and_what_was_cut_before_stays_in_quarantine(
-    crashed: Sample, victim: Victim, repair: bool, has_checkpoint: bool
+    sample: Sample, victim: Victim, repair: bool, has_checkpoint: bool
 ) -> None:
     """A broker was started after the kill, appended, and was killed; with or without having written a checkpoint."""
-    killed_before_the_hand_over(crashed, victim)
+    killed_before_the_hand_over(sample, victim)
     (first,) = (path for path in quarantine_of(victim.log_dir).iterdir() if path.is_dir())
     saved = tree_of(first)
     log = sorted(victim.folder.glob("*.log"))[-1]
@@ -137,7 +130,7 @@ def test_what_was_appended_meanwhile_comes_back_and_what_was_cut_before_stays_in
         checkpoint = victim.log_dir / "recovery-point-offset-checkpoint"
         checkpoint.write_bytes(checkpoint.read_bytes())
     appended = log.read_bytes()
-    report = recover(crashed, [victim.log_dir], repair=repair)
+    report = recover(sample, [victim.log_dir], repair=repair)
     (log_dir,) = report.log_dirs
     assert log_dir.quarantine != str(first)
     assert [cut.quarantine for cut in log_dir.earlier_cuts] == [str(first)]
@@ -155,10 +148,10 @@ def test_what_was_appended_meanwhile_comes_back_and_what_was_cut_before_stays_in
 
 
 def test_two_changes_of_one_log_are_not_taken_back_if_something_was_between_them(
-    crashed: Sample, victim: Victim
+    sample: Sample, victim: Victim
 ) -> None:
     """As earlier versions have left it: both in one run."""
-    killed_before_the_hand_over(crashed, victim)
+    killed_before_the_hand_over(sample, victim)
     log = sorted(victim.folder.glob("*.log"))[-1]
     with log.open("ab") as file:
         file.write(b"\x01" * 300)
@@ -166,7 +159,7 @@ def test_two_changes_of_one_log_are_not_taken_back_if_something_was_between_them
         mock.patch("recovery.engine.resume.RunJournal._changed_commit", return_value=None),
         mock.patch("recovery.engine.resume.RunJournal._changed", return_value="t-0/x"),
     ):
-        recover(crashed, [victim.log_dir])
+        recover(sample, [victim.log_dir])
     found = tree_of(victim.log_dir.parent)
     with pytest.raises(
         UnsafeError, match=f"changed while run .* was interrupted: {victim.folder.name}/{log.name}"
@@ -176,10 +169,10 @@ def test_two_changes_of_one_log_are_not_taken_back_if_something_was_between_them
 
 
 def test_a_move_that_is_taken_back_is_forgotten_before_the_manifest_is(
-    crashed: Sample, victim: Victim
+    sample: Sample, victim: Victim
 ) -> None:
     (victim.log_dir / "foreign").mkdir()
-    recover(crashed, [victim.log_dir], repair=True, acknowledge=False)
+    recover(sample, [victim.log_dir], repair=True, acknowledge=False)
     with (
         mock.patch("recovery.saved.run_undoing.remove_undone", side_effect=KilledError),
         pytest.raises(KilledError),
@@ -190,8 +183,8 @@ def test_a_move_that_is_taken_back_is_forgotten_before_the_manifest_is(
     assert CutLedger(str(victim.log_dir)).moves() == ()
 
 
-def test_a_dry_run_changes_nothing_of_an_undo_that_was_killed(crashed: Sample, victim: Victim) -> None:
-    recover(crashed, [victim.log_dir])
+def test_a_dry_run_changes_nothing_of_an_undo_that_was_killed(sample: Sample, victim: Victim) -> None:
+    recover(sample, [victim.log_dir])
     with (
         mock.patch("recovery.saved.run_undoing.remove_undone", side_effect=KilledError),
         pytest.raises(KilledError),
