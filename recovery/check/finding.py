@@ -50,6 +50,7 @@ Rule = Literal[
     "record",
     "compression",
     "too-large",
+    "segment-size",
     "missing-index",
     "orphan-index",
     "index-size",
@@ -136,6 +137,8 @@ REMEDIES: dict[Rule, str] = {
     "record": _RESTORE,
     "compression": _RESTORE,
     "too-large": "none: the batch was not opened, so that memory stays bounded",
+    "segment-size": "none by `recover`, which refuses it as a broker does: copy the partition from another replica, or "
+    "split the segment with a tool that rewrites batches",
     # the files next to them
     "missing-index": "run `recover` with the broker stopped, or let the broker rebuild it at its next start",
     "orphan-index": "look for its .log first; a broker removes the file at its next start",

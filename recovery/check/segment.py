@@ -31,6 +31,7 @@ from recovery.check.rules.sequences import fold_of
 from recovery.check.segment_files import SegmentFiles
 from recovery.check.task import Piece, Reading, SegmentResult, SegmentTask, Tail
 from recovery.errors import reason_text
+from recovery.load.limits import MAX_LOG_BYTES
 from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.windows import Window, Windows, feed, thread_buffer
 from segfmt import byte_layout
@@ -105,6 +106,9 @@ class _SegmentCheck:
         finally:
             self._log.close()
         result.checked_bytes[task.log] = self._end
+        if self._end > MAX_LOG_BYTES:
+            detail = f"{self._end:,} bytes; more than {MAX_LOG_BYTES:,} stop a broker (KafkaException)"
+            self._find(None, "segment-size", detail)
         result.findings += self._batches.findings
         self._index.finish(self._end, is_whole=result.is_whole)
         self._time_index.finish(is_whole=result.is_whole)
@@ -321,6 +325,8 @@ class _SegmentCheck:
     def _find_tail(self, position: int, detail: str, rule: Rule, *, is_short: bool = False) -> None:
         """Note damage with nothing sound after it, by what it means at this end of the log."""
         tail = self._task.tail
+        if tail is not Tail.LIVE and self._end > MAX_LOG_BYTES:
+            tail = Tail.CLOSED  # no recovery cuts what a broker does not open
         left_bytes = self._end - position
         is_zero = tail is not Tail.CLOSED and is_zero_range(self._log, position, self._end)
         if tail is Tail.LIVE and (is_zero or rule in ("torn-batch", "trailing-bytes")):

@@ -470,11 +470,19 @@ def _is_kept_open_by_choice(report: RecoveryReport) -> bool:
 def _outcome(log_dir: LogDirReport) -> str:
     if log_dir.problems:
         return "a broker does not start with it, or takes it offline: see PROBLEM"
-    if log_dir.marker and any(partition.status in ("refused", "failed") for partition in log_dir.partitions):
+    if log_dir.marker and any(map(_may_halt_a_broker, log_dir.partitions)):
         return "the clean-shutdown marker stays, but a broker may halt on what is refused"
     if log_dir.marker:
         return "a broker will skip recovery here"
     return "no clean-shutdown marker: a broker will run recovery here"
+
+
+def _may_halt_a_broker(partition: PartitionReport) -> bool:
+    """Return whether a log was left for what it is, and not only because this machine lacked something."""
+    of_the_machine = bool(partition.problems) and all(
+        problem.rule in ("space", "memory") for problem in partition.problems
+    )
+    return partition.status in ("refused", "failed") and not of_the_machine
 
 
 def _what_to_type(report: RecoveryReport) -> Iterator[str]:

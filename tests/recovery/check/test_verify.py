@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import recovery.check.segment
 import recovery.check.segment_files
 from recovery.check import folder_files
 from recovery.check.api import verify
@@ -102,6 +103,21 @@ class TestRules:
         found = damage_of(report)
         assert [(one.rule, one.is_flushed) for one in found] == [("unclean-tail", False)], lines_of(report)
         assert report.exit_code == 2
+
+    def test_no_recovery_is_promised_for_a_segment_that_no_broker_opens(
+        self, victim: tuple[Sample, Victim], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sample, damaged = victim
+        log = damaged.logs()[-1]
+        log.write_bytes(log.read_bytes() + bytes(1 << 20))
+        monkeypatch.setattr(recovery.check.segment, "MAX_LOG_BYTES", log.stat().st_size - 1)
+        found = damage_of(verified(sample, [damaged.log_dir]))
+        assert next((one.rule, one.position) for one in found) == ("segment-size", None)
+        assert {one.file for one in found if one.file.endswith(".log")} == {log.name}
+        assert not [one for one in found if one.rule == "unclean-tail" or "cuts it" in one.remedy]
+        monkeypatch.setattr(recovery.check.segment, "MAX_LOG_BYTES", log.stat().st_size)
+        found = damage_of(verified(sample, [damaged.log_dir]))
+        assert [one.rule for one in found] == ["unclean-tail"]
 
     def test_the_same_with_a_marker_is_a_lie(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim

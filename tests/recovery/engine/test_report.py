@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -393,6 +394,11 @@ def test_undo_as_it_is_to_be_typed() -> None:
 def test_a_marker_over_what_is_refused_promises_nothing() -> None:
     text = report(log_dir(REFUSED, status="partial", marker=True)).to_text().splitlines()
     assert "/d1: the clean-shutdown marker stays, but a broker may halt on what is refused" in text
+
+    full = Problem(file="x", rule="space", detail="no room", remedy="make room")
+    alone = replace(REFUSED, problems=(full,))
+    text = report(log_dir(alone, status="partial", marker=True)).to_text().splitlines()
+    assert "/d1: a broker will skip recovery here" in text
 
 
 def test_json() -> None:
