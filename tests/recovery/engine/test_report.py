@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -396,7 +395,7 @@ def test_a_marker_over_what_is_refused_promises_nothing() -> None:
     assert "/d1: the clean-shutdown marker stays, but a broker may halt on what is refused" in text
 
     full = Problem(file="x", rule="space", detail="no room", remedy="make room")
-    alone = replace(REFUSED, problems=(full,))
+    alone = dataclasses.replace(REFUSED, problems=(full,))
     text = report(log_dir(alone, status="partial", marker=True)).to_text().splitlines()
     assert "/d1: a broker will skip recovery here" in text
 
