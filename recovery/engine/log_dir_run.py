@@ -35,8 +35,9 @@ from recovery.engine.partition_report import (
 )
 from recovery.engine.partition_run import PartitionRun
 from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
-from recovery.engine.resume import RunJournal, own_files
+from recovery.engine.resume import RunJournal
 from recovery.engine.segment_news import ReadSoFar
+from recovery.engine.settled_changes import own_files
 from recovery.errors import FULL_ERRNOS, InterruptedRecoveryError, error_text
 from recovery.load.model import LogBounds, PartitionTask
 from recovery.logdir.inventory import LogDirInventory

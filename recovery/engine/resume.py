@@ -17,29 +17,27 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from native.raw_scan import RawScan
 from recovery.engine.cut_ledger import CutLedger
-from recovery.engine.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS, has_marker
+from recovery.engine.handoff import has_marker
 from recovery.engine.outcomes import PartitionResult
+from recovery.engine.settled_changes import own_files, settle, settle_deleted
 from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.logdir.inventory import LogDirInventory
-from recovery.logdir.listing import file_stat, list_files
 from recovery.logdir.quarantine_place import JOURNAL, given_place, quarantine_root, started_ms_of
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.plan.commit import Commit
-from recovery.plan.undo_plan import read_account
 from recovery.printable import shell_line
-from recovery.read.file_system import is_folder, is_there, keeps_inodes, look_at
+from recovery.read.file_system import is_folder, is_there, keeps_inodes
 from recovery.version import VERSION
 from recovery.write.durable import remove_empty_folder, remove_file
 from recovery.write.journal import Journal, listing_digest, remove_unfinished
 from recovery.write.journal_format import Header
-from recovery.write.quarantine import Quarantine, manifest_entries
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE, DELETED_SUFFIX
+from recovery.write.quarantine import Quarantine
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 _FIELD = re.compile(r"(\w+)=([^,()]+)")  # one setting in the text of `LogSettings`
 _LOG_DIR_NOTE, _UNMARKING_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "unmarking", "hand-off", "run"
@@ -181,20 +179,41 @@ class RunJournal:
                 and self._journal.header.had_clean_shutdown
                 and self.unmarking() is not None
                 and not has_marker(self._log_dir)
-                and self._log_dir_objection() is None
+                and self._log_dir_objection(by_inode=False) is None  # it may lie on another disk by now
             )
         return False
 
+    @property
+    def _saved_marker(self) -> str:
+        return os.path.join(self.run_folder or self._root, LOG_DIR_ITSELF, CLEAN_SHUTDOWN_FILE)
+
     def check_configuration(
-        self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None
+        self,
+        inventory: LogDirInventory,
+        configuration: Mapping[str, str],
+        now_ms: int | None,
+        *,
+        is_forced: bool,
     ) -> None:
-        """Refuse to resume an interrupted run under another configuration.
+        """Refuse to resume an interrupted run under another configuration, or to begin anew over sound logs.
+
+        Args:
+            is_forced: whether a log dir that was clean may be recovered as an unclean one.
 
         Raises:
-            UnsafeError: it differs, or the clock does; nothing was changed.
+            UnsafeError: it differs, or the clock does, or a clean log dir's marker was taken; nothing was changed.
         """
         differences = self._differences(configuration, now_ms)
-        if differences and self._objection(inventory, is_configuration_another=True) is None:
+        objection = self._objection(inventory, is_configuration_another=bool(differences))
+        if objection is not None and self._has_unmarked and not is_forced:
+            raise UnsafeError(
+                f"{self._log_dir}: it was clean before the run that was interrupted, which has taken the "
+                f"clean-shutdown marker away; it cannot be resumed, because {objection}, and one that begins anew "
+                "would cut what the marker says is sound. Nothing was changed. Remedy: if no broker was started "
+                f"since, {shell_line(['cp', '-p', self._saved_marker, self._log_dir])}, and start again; or add "
+                "--force to begin anew, as after an unclean shutdown"
+            )
+        if differences and objection is None:
             raise UnsafeError(
                 f"{self._log_dir}: a run with another configuration was interrupted here: "
                 f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: resume with the same one, "
@@ -266,9 +285,10 @@ class RunJournal:
     def _objection(self, inventory: LogDirInventory, *, is_configuration_another: bool) -> str | None:
         if self._journal is None:
             return None
-        return self._log_dir_objection() or self._folders_objection(inventory, is_configuration_another)
+        objection = self._log_dir_objection(by_inode=self._keeps_inodes)
+        return objection or self._folders_objection(inventory, is_configuration_another)
 
-    def _log_dir_objection(self) -> str | None:
+    def _log_dir_objection(self, *, by_inode: bool) -> str | None:
         assert self._journal is not None
         notes = self._journal.notes
         if _HANDOFF_NOTE in notes:
@@ -279,7 +299,7 @@ class RunJournal:
             commit = replace(commit_at_start, actions=(marker,))
         else:
             return "it had not really begun"
-        name = commit.explain(own_files(self._log_dir), by_inode=keeps_inodes(self._log_dir))
+        name = commit.explain(own_files(self._log_dir), by_inode=by_inode)
         return None if name is None else f"{name} has changed since"
 
     def _folders_objection(self, inventory: LogDirInventory, is_configuration_another: bool) -> str | None:
@@ -460,9 +480,9 @@ class RunJournal:
             quarantine = Quarantine(self._log_dir, root=self._quarantine_dir, run=self.run)
             with contextlib.suppress(JournalError):
                 for commit in self._all_commits():
-                    _settle(self._log_dir, commit, quarantine)
+                    settle(self._log_dir, commit, quarantine)
             quarantine.end_manifest()
-            _settle_deleted(self._log_dir, quarantine)
+            settle_deleted(self._log_dir, quarantine)
             quarantine.sync()
 
     def abandon_others(self) -> None:
@@ -528,40 +548,6 @@ def _subject(names: Sequence[str], field: str) -> str:
     return f"{setting}, {names[0]}" if len(names) == 1 else f"{setting}, settings of {len(names):,} topics"
 
 
-def _settle(log_dir: str, commit: Commit, quarantine: Quarantine) -> None:
-    """Enter how much of *commit* is done, unless something else was at work in its folder."""
-    path = log_dir if commit.folder == LOG_DIR_ITSELF else os.path.join(log_dir, commit.folder)
-    try:
-        files = list_files(path)
-    except FileNotFoundError:
-        return
-    changed_files = own_files(log_dir) if commit.folder == LOG_DIR_ITSELF else files
-    done = commit.done(changed_files)
-    if done and commit.has_left(changed_files):
-        quarantine.note_change(replace(commit, actions=done), _live(files))
-
-
-def _settle_deleted(log_dir: str, quarantine: Quarantine) -> None:
-    """Enter which pending deletions a run has kept and carried out in folders where it was killed before a commit."""
-    assert quarantine.run_folder is not None
-    kept: dict[str, list[str]] = {}
-    with contextlib.suppress(UnsafeError):  # a line of somebody else; `undo` says so
-        for folder, name, _ in read_account(
-            manifest_entries(quarantine.run_folder), quarantine.run_folder
-        ).unused:
-            if name.endswith(DELETED_SUFFIX):
-                kept.setdefault(folder, []).append(name)
-    for folder, names in kept.items():
-        with contextlib.suppress(FileNotFoundError):
-            files = _live(list_files(os.path.join(log_dir, folder)))
-            if set(names) - files.keys():
-                quarantine.note_change(Commit(folder=folder, before=files, staged={}, actions=()), files)
-
-
-def _live(files: Mapping[str, FileStat]) -> dict[str, FileStat]:
-    return {name: stat for name, stat in files.items() if not name.endswith(TEMPORARY_SUFFIX)}
-
-
 def _commit_of(folder: str, document: Mapping[str, Any] | None, path: str) -> Commit:
     """Return the commit of *folder* in a document of the journal at *path*.
 
@@ -574,14 +560,3 @@ def _commit_of(folder: str, document: Mapping[str, Any] | None, path: str) -> Co
             f"{path}: the commit of {folder} is one of {commit.folder}. Remedy: begin anew with --restart"
         )
     return commit
-
-
-def own_files(log_dir: str) -> dict[str, FileStat]:
-    """Return those of the log dir's own files that a run writes and that exist, staged ones too."""
-    files = {}
-    names = (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS)
-    for name in (*names, *(name + TEMPORARY_SUFFIX for name in HANDED_OVER_FILES)):
-        stat = look_at(os.path.join(log_dir, name))
-        if stat is not None and S_ISREG(stat.st_mode):
-            files[name] = file_stat(stat)
-    return files

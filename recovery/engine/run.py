@@ -382,7 +382,12 @@ class Engine:
     def _check_configuration(self, inventory: LogDirInventory) -> None:
         """Refuse to resume an interrupted run under another configuration; nothing was changed so far."""
         journal = self._journals[inventory.log_dir]
-        journal.check_configuration(inventory, self._configuration(inventory), self._options.now_ms)
+        journal.check_configuration(
+            inventory,
+            self._configuration(inventory),
+            self._options.now_ms,
+            is_forced=self._options.force,
+        )
 
     def _configuration(self, inventory: LogDirInventory) -> dict[str, str]:
         """Return all settings that decide about bytes, by name."""

@@ -181,6 +181,11 @@ def plan_undo(change: Change, files: Mapping[str, FileStat]) -> tuple[Action, ..
             kept.add(present)
             if present != name:
                 renames[present] = name
+            if files[present].size_bytes > stat.size_bytes:
+                raise UnsafeError(
+                    f"{change.commit.folder}/{present}: {files[present].size_bytes:,} bytes, and it had "
+                    f"{stat.size_bytes:,} before the recovery"
+                )
             if files[present].size_bytes < stat.size_bytes:
                 appended.append(_append(change.commit.folder, name, stat, files[present].size_bytes, saved))
         elif saved is not None and is_whole:
@@ -188,10 +193,7 @@ def plan_undo(change: Change, files: Mapping[str, FileStat]) -> tuple[Action, ..
         elif not stat.size_bytes:
             restored.append(WriteFile(name=name, data=b"", size_bytes=0, mtime_ns=stat.mtime_ns))
         elif not name.endswith(DELETED_SUFFIX):  # one is the broker's pending deletion, and need not be kept
-            raise UnsafeError(
-                f"{change.commit.folder}/{name}: neither there nor in quarantine. Nothing was changed. "
-                "Remedy: none in this tool; quarantine was changed by somebody else"
-            )
+            raise UnsafeError(f"{change.commit.folder}/{name}: neither there nor in quarantine")
     restored += [  # pending deletions that were kept
         RestoreFile(source=saved.stored, name=name)
         for name, saved in change.saved.items()
@@ -213,8 +215,7 @@ def _append(folder: str, name: str, stat: FileStat, size_bytes: int, tail: Saved
     """
     if tail is not None and tail.position != size_bytes:
         raise UnsafeError(
-            f"{folder}/{name}: ends at {size_bytes:,}, and what was cut from it began at {tail.position:,}. Nothing "
-            "was changed, and the bytes stay in quarantine. Remedy: none in this tool; something else has changed it"
+            f"{folder}/{name}: ends at {size_bytes:,}, and what was cut from it began at {tail.position:,}"
         )
     return AppendPart(
         source=None if tail is None else tail.stored,

@@ -48,6 +48,11 @@ class KeptMarker:
         return tuple(actions)
 
     @property
+    def size_bytes(self) -> int:
+        """Size of the marker that comes back; 0 if the run has not saved one."""
+        return 0 if (saved := self._saved) is None else saved.size_bytes
+
+    @property
     def is_held(self) -> bool:
         """Whether the run has removed it, and put no other in its place."""
         return self._saved is not None and not self._is_made

@@ -86,14 +86,20 @@ class LogDirPurge:
 
 
 def runs_of(log_dir: str, quarantine_dir: str | None) -> list[QuarantineRun]:
-    """Return the runs of *log_dir*, the oldest first.
-
-    In a `--quarantine-dir` two log dirs may share a folder (`/a/b` and `/a_b`): runs of the other one are left out.
-    """
+    """Return the runs of *log_dir*, the oldest first; in a `--quarantine-dir` without those of another log dir."""
     runs = [run for root in quarantine_roots(log_dir, quarantine_dir) for run in list_runs(root)]
     if quarantine_dir is not None:
-        runs = [run for run in runs if run.manifest.log_dir in (None, log_dir)]
+        runs = [run for run in runs if not _is_another(run.manifest.log_dir, log_dir)]
     return sorted(runs, key=lambda run: (run.started_ms, run.name))
+
+
+def _is_another(named: str | None, log_dir: str) -> bool:
+    """Whether *named* is not *log_dir*, be it by another name, or one that it had."""
+    if named in (None, log_dir):
+        return False
+    with contextlib.suppress(OSError):
+        return not os.path.samefile(named, log_dir)
+    return False
 
 
 def unfinished(log_dir: str, quarantine_dir: str | None) -> list[str]:
@@ -197,8 +203,7 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
         word = "recover" if os.path.basename(path) == JOURNAL else "undo"
         raise UnsafeError(
             f"{path}: {word} was interrupted on {log_dir}, and needs what is in quarantine to resume. Nothing was "
-            f"purged. Remedy: let {word} finish; or, if a broker was started since, remove that file, which is of no "
-            "use then"
+            f"purged. Remedy: let {word} finish; if it cannot, it says why, and what to do"
         )
 
 

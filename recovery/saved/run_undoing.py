@@ -8,18 +8,28 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger, forget_run
 from recovery.errors import JournalError, UndoneError, UnsafeError
-from recovery.logdir.quarantine_place import (
-    UNDO_JOURNAL,
+from recovery.load.model import FileStat
+from recovery.logdir.listing import list_files
+from recovery.logdir.quarantine_place import UNDO_JOURNAL
+from recovery.plan.actions import (
+    LOG_DIR_ITSELF,
+    TEMPORARY_SUFFIX,
+    Action,
+    AppendPart,
+    RemoveFile,
+    RenameFile,
+    RestoreFile,
+    is_derived,
 )
-from recovery.plan.actions import LOG_DIR_ITSELF, Action, AppendPart, RemoveFile, RestoreFile, is_derived
 from recovery.plan.commit import Commit
 from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
+from recovery.printable import printable
 from recovery.quantity import listed_text
 from recovery.read.file_system import is_folder, is_there
 from recovery.saved.kept_marker import KeptMarker, without_marker
@@ -30,14 +40,13 @@ from recovery.saved.unnamed_files import LostPart, refuse_unnamed, remedy_by_han
 from recovery.version import VERSION
 from recovery.watch.tally import Tally
 from recovery.write.apply import publish, remove_uncommitted, stage
+from recovery.write.digest import has_part
 from recovery.write.durable import remove_empty_folder, rename_anywhere, sync, sync_below
 from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
 from recovery.write.quarantine import manifest_entries
 from recovery.write.take_out import remove_taken_out, take_out
-from recovery.write.undo_notice import (
-    remove_undo,
-)
+from recovery.write.undo_notice import UNDO_NOTICE, remove_undo
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 _TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
@@ -138,12 +147,19 @@ class RunUndoing:
         if self._journal is None:
             self._refuse_changed(state)
             refuse_unnamed(self._log_dir, os.path.join(self.root, self.run), state)
-        for change in reversed(self._changes):
-            if self._journal is None:
-                if change is not self._last_changes[change.commit.folder]:
-                    self._refuse_changed_between(change, state)
-                for saved in change.saved.values():
-                    self._saved.check(change.commit.folder, saved)
+        for number, change in self._newest_first():
+            folder = change.commit.folder
+            if self._is_done(number):
+                if folder == LOG_DIR_ITSELF:
+                    state.take_back(change)  # the marker comes back last
+                continue
+            if self._journal is not None:
+                self._refuse_changed_meanwhile(self._journal, number, change, state)
+            elif change is not self._last_changes[folder]:
+                self._refuse_changed_between(change, state)
+            for saved in change.saved.values():
+                self._saved.check(folder, saved)
+            if not self._is_begun(number):
                 self._plan(change, state)  # it refuses what cannot be taken back
             state.take_back(change)
         if self._journal is None:
@@ -178,6 +194,66 @@ class RunUndoing:
                 "whether the manifest is whole"
             )
 
+    def _refuse_changed_meanwhile(
+        self, journal: Journal, number: int, change: Change, state: LogDirState
+    ) -> None:
+        """Refuse if something else has changed a folder that the interrupted `undo` has not finished with."""
+        folder = change.commit.folder
+        if self._is_begun(number):
+            commit = self._entered_commit(journal, number, folder)
+            changed = self._changed_halfway(commit)
+        elif change.is_new_folder:
+            return  # it is taken out if it is as the recovery has left it, and stays otherwise
+        else:
+            moved = {move.name for move in self._moves if move.folder == folder}
+            known = self._compared_names(change)
+            names = [name for name in state.differences(folder, change) if name not in moved]
+            changed = next((name for name in names if known is None or name in known), None)
+        if changed is not None:
+            notice = os.path.join(self._log_dir, UNDO_NOTICE)
+            raise UnsafeError(
+                f"{self._log_dir}: changed since the undo of run {self.run} was interrupted: {folder}/{changed}. "
+                "Nothing more was changed, and all that was saved is in quarantine still. Remedy: put that back as it "
+                "was, if it was not a broker, and undo again; or end the undo where it is: remove "
+                f"{printable(notice)} and {printable(journal.path)}, run recover, and put back by hand what "
+                "quarantine list -v shows"
+            )
+
+    @staticmethod
+    def _compared_names(change: Change) -> frozenset[str] | None:
+        """Return the names that count in the log dir itself, where others put files too; None for all of a folder."""
+        commit = change.commit
+        if commit.folder != LOG_DIR_ITSELF:
+            return None
+        return frozenset(commit.before.keys() | commit.made) - {CLEAN_SHUTDOWN_FILE}
+
+    def _changed_halfway(self, commit: Commit) -> str | None:
+        """Return what is not as some step of *commit*, of this `undo`, can have left it; None if there is nothing.
+
+        The folder may lie on another disk by now.
+        """
+        folder = folder_path(self._log_dir, commit.folder)
+        try:
+            files = list_files(folder)
+        except FileNotFoundError:
+            files = {}
+        if commit.folder == LOG_DIR_ITSELF:
+            known = commit.before.keys() | commit.made
+            files = {
+                name: stat for name, stat in files.items() if name.removesuffix(TEMPORARY_SUFFIX) in known
+            }
+        if (changed := commit.explain(files, by_inode=False)) is not None:
+            return changed
+        to_come = {action.new for action in commit.pending(files.keys()) if isinstance(action, RenameFile)}
+        for action in commit.actions:
+            if isinstance(action, AppendPart) and action.name in files.keys() - to_come:
+                source = None if action.source is None else self._saved.path(commit.folder, action.source)
+                if not has_part(
+                    os.path.join(folder, action.name), action.position, action.size_bytes, source
+                ):
+                    return action.name
+        return None
+
     def _refuse_changed_between(self, change: Change, state: LogDirState) -> None:
         """Refuse if something else changed a folder between two changes of the run, which was interrupted there.
 
@@ -186,7 +262,12 @@ class RunUndoing:
         """
         folder = change.commit.folder
         moved = {move.name for move in self._moves if move.folder == folder}
-        changed = [f"{folder}/{name}" for name in state.differences(folder, change) if name not in moved]
+        known = self._compared_names(change)
+        changed = [
+            f"{folder}/{name}"
+            for name in state.differences(folder, change)
+            if name not in moved and (known is None or name in known)
+        ]
         if changed:
             raise UnsafeError(
                 f"{self._log_dir}: changed while run {self.run} was interrupted: {listed_text(changed, 5)}. Nothing "
@@ -237,17 +318,71 @@ class RunUndoing:
 
     def report(self, state: LogDirState) -> LogDirUndo:
         """Return what would be done, and change *state* accordingly."""
-        self._note(LOG_DIR_ITSELF, self._marker.actions)
-        for change in reversed(self._changes):
-            self._note(change.commit.folder, self._plan(change, state))
-            state.take_back(change)
+        self._note_marker()
+        self._note_entered()
+        for number, change in self._newest_first():
+            if not (self._is_done(number) or self._is_begun(number)):
+                self._note_planned(change, self._plan(change, state))
+            if not self._is_done(number) or change.commit.folder == LOG_DIR_ITSELF:
+                state.take_back(change)
         return self._result()
 
-    @staticmethod
-    def _plan(change: Change, state: LogDirState) -> tuple[Action, ...]:
-        files = state.files(change.commit.folder)
+    def _plan(self, change: Change, state: LogDirState) -> tuple[Action, ...]:
+        return self._planned(change, state.files(change.commit.folder))
+
+    def _planned(self, change: Change, files: dict[str, FileStat]) -> tuple[Action, ...]:
+        """Return how *change* is taken back, with the *files* that are there.
+
+        Raises:
+            UnsafeError: it cannot be.
+        """
         files.pop(CLEAN_SHUTDOWN_FILE, None)
-        return plan_undo(without_marker(change), files)
+        try:
+            return plan_undo(without_marker(change), files)
+        except UnsafeError as error:
+            raise UnsafeError(
+                f"{error}. Nothing {'was' if self._journal is None else 'more was'} changed, and the bytes stay in "
+                "quarantine. Remedy: none in this tool; the log, or quarantine, was changed by something else"
+            ) from error
+
+    # -- what an interrupted undo has done -------------------------------------------------------------------
+
+    def _newest_first(self) -> list[tuple[int, Change]]:
+        return list(enumerate(self._changes))[::-1]
+
+    def _is_done(self, number: int) -> bool:
+        """Whether an interrupted `undo` has taken a change back: each one is carried out before the next is begun."""
+        if self._journal is None:
+            return False
+        notes = self._journal.notes
+        return _RESTORED_NOTE in notes or _TAKEN_BACK_NOTE in notes or number > self._first_begun
+
+    def _is_begun(self, number: int) -> bool:
+        """Whether an interrupted `undo` has entered how it takes a change back."""
+        return self._journal is not None and f"{number}" in self._journal.commits
+
+    @property
+    def _first_begun(self) -> int:
+        """The number of the last change that an interrupted `undo` has begun: it counts down."""
+        assert self._journal is not None
+        return min(map(int, self._journal.commits), default=len(self._changes))
+
+    @staticmethod
+    def _entered_commit(journal: Journal, number: int, folder: str) -> Commit:
+        commit = Commit.from_json(journal.commits[f"{number}"])
+        if commit.folder != folder:
+            raise JournalError(f"{journal.path}: the commit of {folder} is one of {commit.folder}")
+        return commit
+
+    def _note_entered(self) -> None:
+        """Note what an interrupted `undo` has done, or begun."""
+        for document in () if self._journal is None else self._journal.commits.values():
+            commit = Commit.from_json(document)
+            self._note(
+                commit.folder,
+                commit.actions,
+                {name: stat.size_bytes for name, stat in commit.staged.items()},
+            )
 
     def do(self, check_stop: Callable[[], None], last_run: str, tally: Tally) -> LogDirUndo:
         """Take the run back.
@@ -259,10 +394,10 @@ class RunUndoing:
         Raises:
             OSError: the next `undo` resumes.
         """
-        self._note(LOG_DIR_ITSELF, self._marker.actions)
-        if self._journal is None:
-            self._journal = Journal.create(os.path.join(self.root, UNDO_JOURNAL), self._header(last_run))
-            self._journal.note("begun", {})
+        self._note_marker()
+        self._note_entered()
+        self.begin(last_run)
+        assert self._journal is not None
         try:
             if _RESTORED_NOTE not in self._journal.notes:
                 self._restore(self._journal, check_stop, tally)
@@ -281,6 +416,23 @@ class RunUndoing:
             self._journal.close()
         remove_empty_folder(self.root)  # unless another run is there
         return self._result()
+
+    def begin(self, last_run: str) -> None:
+        """Begin the journal, unless an interrupted `undo` has: from then on it must be finished.
+
+        Raises:
+            OSError: it cannot be written; nothing is left behind.
+        """
+        if self._journal is not None:
+            return
+        journal = Journal.create(os.path.join(self.root, UNDO_JOURNAL), self._header(last_run))
+        try:
+            journal.note("begun", {})
+        except OSError:
+            with contextlib.suppress(OSError):
+                journal.remove()
+            raise
+        self._journal = journal
 
     @staticmethod
     def _remove(journal: Journal) -> None:
@@ -301,13 +453,11 @@ class RunUndoing:
         self._marker.set_aside()
         remove_taken_out(self._log_dir)
         # Each commit is carried out before the next one: an interrupted undo has left open the last one at most.
-        last_committed = min(map(int, journal.commits), default=len(self._changes))
-        for number, change in reversed(list(enumerate(self._changes))):
+        first_begun = self._first_begun
+        for number, change in self._newest_first():
             check_stop()
-            if number <= last_committed:
-                self._take_back(journal, f"{number}", change)
-            elif (done := journal.commits.get(f"{number}")) is not None:
-                self._note(change.commit.folder, Commit.from_json(done).actions)
+            if number <= first_begun:
+                self._take_back(journal, number, change)
             tally.add()
         # What is moved back may have the name of a file that the recovery had made: from here on, none is removed.
         if self._moves and _TAKEN_BACK_NOTE not in journal.notes:
@@ -330,7 +480,7 @@ class RunUndoing:
             run_folder=self.run,
         )
 
-    def _take_back(self, journal: Journal, key: str, change: Change) -> None:
+    def _take_back(self, journal: Journal, number: int, change: Change) -> None:
         folder = change.commit.folder
         path = folder_path(self._log_dir, folder)
         saved_files = {saved.stored: saved for saved in change.saved.values()}
@@ -344,18 +494,16 @@ class RunUndoing:
             if _TAKEN_BACK_NOTE not in journal.notes:
                 self._take_out(change)
             return
-        is_resumed = key in journal.commits
+        is_resumed = self._is_begun(number)
         if is_resumed:
-            commit = Commit.from_json(journal.commits[key])
-            if commit.folder != folder:
-                raise JournalError(f"{journal.path}: the commit of {folder} is one of {commit.folder}")
+            commit = self._entered_commit(journal, number, folder)
             remove_uncommitted(path, commit)
         else:
             files = files_in(self._log_dir, folder)
-            actions = plan_undo(without_marker(change), files)
+            actions = self._planned(change, dict(files))
             commit = stage(path, folder, files, actions, open_saved=open_saved)
-            journal.commit(key, commit.to_json())
-        self._note(folder, commit.actions)
+            journal.commit(f"{number}", commit.to_json())
+            self._note_planned(change, commit.actions)
         if _TAKEN_BACK_NOTE not in journal.notes:
             publish(path, commit, open_saved=open_saved, may_have_moved=is_resumed)
 
@@ -363,7 +511,7 @@ class RunUndoing:
         """Remove a folder that the run has made; an interrupted undo may have done so, and a broker made another."""
         folder, state = change.commit.folder, LogDirState(self._log_dir)
         if is_folder(folder_path(self._log_dir, folder)) and not state.differences(folder, change):
-            self._note(folder, self._plan(change, state))
+            self._note_planned(change, self._plan(change, state))
             take_out(self._log_dir, folder)
 
     def _move_back(self, move: Moved) -> None:
@@ -376,19 +524,27 @@ class RunUndoing:
         if is_there(stored):
             rename_anywhere(stored, place)
 
-    def _note(self, folder: str, actions: Iterable[Action]) -> None:
+    def _note_marker(self) -> None:
+        self._note(LOG_DIR_ITSELF, self._marker.actions, {CLEAN_SHUTDOWN_FILE: self._marker.size_bytes})
+
+    def _note_planned(self, change: Change, actions: Iterable[Action]) -> None:
+        sizes = {name: saved.size_bytes for name, saved in change.saved.items()}
+        self._note(change.commit.folder, actions, sizes)
+
+    def _note(self, folder: str, actions: Iterable[Action], sizes_bytes: Mapping[str, int]) -> None:
+        """Count *actions*; *sizes_bytes* are those of the files that come back whole, by name."""
         for action in actions:
             self._actions.append((folder, action))
             if isinstance(action, RestoreFile):
-                with contextlib.suppress(OSError):
-                    self._restored_bytes += os.path.getsize(self._saved.path(folder, action.source))
+                self._restored_bytes += sizes_bytes[action.name]
             elif isinstance(action, AppendPart) and action.source is not None:
                 self._restored_bytes += action.size_bytes
             elif isinstance(action, RemoveFile):
                 self._removed_bytes += action.size_bytes
 
     def _result(self) -> LogDirUndo:
-        folders = {change.commit.folder for change in self._changes} - {LOG_DIR_ITSELF}
+        changed = {change.commit.folder for change in self._changes}
+        folders = {*changed, *(folder for folder, _ in self._actions)} - {LOG_DIR_ITSELF}
         return LogDirUndo(
             log_dir=self._log_dir,
             run=self.run,

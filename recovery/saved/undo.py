@@ -21,7 +21,6 @@ from recovery.logdir.quarantine_place import (
     run_order,
     started_ms_of,
 )
-from recovery.read.file_system import is_there
 from recovery.saved.log_dir_state import LogDirState
 from recovery.saved.run_undoing import LogDirUndo, RunUndoing
 from recovery.saved.runs import run_names
@@ -35,6 +34,7 @@ from recovery.write.undo_notice import (
     EnteredUndo,
     enter_undo,
     entered_undo,
+    journal_in,
     refuse_entered_undo,
     refuse_interrupted_recovery,
     remove_undo,
@@ -121,7 +121,7 @@ def _chosen_in(
     resumed_dirs = [
         log_dir
         for log_dir in log_dirs
-        if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in roots[log_dir])
+        if any(journal_in(root, UNDO_JOURNAL) is not None for root in roots[log_dir])
     ]
     if not (entered or resumed_dirs):
         return {log_dir: _chosen(log_dir, roots[log_dir], run, None, dry_run=dry_run) for log_dir in log_dirs}
@@ -145,7 +145,7 @@ def _has_run(roots: Iterable[str], run: str) -> bool:
 
 
 def _enter(undone: Mapping[str, Sequence[RunUndoing]]) -> None:
-    """Enter in each log dir, before the first is touched, what is to be taken back in all of them.
+    """Enter in each log dir, before the first is touched, what is taken back in all of them, and begin with that one.
 
     Raises:
         OSError: one of them cannot be written; nothing was taken back, and the entries made before it are removed.
@@ -156,6 +156,8 @@ def _enter(undone: Mapping[str, Sequence[RunUndoing]]) -> None:
     try:
         for log_dir, undoing in last.items():
             enter_undo(log_dir, EnteredUndo(root=undoing.root, last_run=undoing.run, log_dirs=log_dirs))
+        for runs in itertools.islice(filter(None, undone.values()), 1):
+            runs[0].begin(runs[-1].run)
     except OSError:
         for log_dir in last.keys() - entered_dirs:
             with contextlib.suppress(OSError):

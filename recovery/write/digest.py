@@ -65,6 +65,29 @@ def begins_with(path: str, beginning: str) -> bool:
     return False
 
 
+def has_part(path: str, position: int, size_bytes: int, part: str | None) -> bool:
+    """Return whether *path* has, from *position* to its end, a beginning of the file *part*.
+
+    Args:
+        size_bytes: how many bytes of it there may be.
+        part: None for zeros.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    with contextlib.ExitStack() as files:
+        whole = files.enter_context(open(open_file(path, os.O_NOFOLLOW), "rb"))
+        saved = None if part is None else files.enter_context(open(open_file(part, os.O_NOFOLLOW), "rb"))
+        left_bytes = os.fstat(whole.fileno()).st_size - position
+        if not 0 <= left_bytes <= size_bytes:
+            return False
+        whole.seek(position)
+        while block := whole.read(_BLOCK_BYTES):
+            if block != (bytes(len(block)) if saved is None else saved.read(len(block))):
+                return False
+    return True
+
+
 def content_problem(descriptor: int, size_bytes: int, digest: Digest | None) -> str | None:
     """Return what is wrong with an open file that was *size_bytes* long and had *digest*, as text; None if nothing."""
     actual_bytes = os.fstat(descriptor).st_size

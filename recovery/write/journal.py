@@ -32,7 +32,7 @@ from recovery.write.journal_file import (
     open_journal_file,
 )
 from recovery.write.journal_format import START, Document, Header, RecordKind
-from segfmt.filenames import DELETED_SUFFIX
+from segfmt.filenames import is_written_to
 
 _NEW_SUFFIX: Final = ".new"
 _FORGETTING_NOTE: Final = "forgetting"
@@ -331,11 +331,11 @@ class _Documents(Mapping[str, dict[str, Any]]):
 def listing_digest(files: Mapping[str, FileStat]) -> str:
     """Return the sha256 (hex) of a folder's listing: names, sizes, mtimes and inodes.
 
-    Files that come and go without a change to the log are left out: pending deletions and our own temporary files.
+    What a load does not write to is left out: pending deletions, our own temporary files, files of others.
     """
     digest = hashlib.sha256()
     for name in sorted(files):
-        if not name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+        if is_written_to(name) and not name.endswith(TEMPORARY_SUFFIX):
             stat = files[name]
             digest.update(name.encode("utf-8", "surrogatepass"))
             digest.update(f"\0{stat.size_bytes} {stat.mtime_ns} {stat.inode}\n".encode("ascii"))

@@ -108,7 +108,7 @@ def refuse_interrupted_recovery(log_dir: str, root: str) -> None:
         JournalError: a file has the name of its journal and is not one.
         OSError: it cannot be looked at.
     """
-    if (journal := _journal_of_recovery(root)) is not None:
+    if (journal := journal_in(root, JOURNAL)) is not None:
         raise UnsafeError(
             f"{log_dir}: its recovery was interrupted ({journal}). Nothing was changed. Remedy: let recover "
             "finish it, then undo; but first take back what was done since with another --quarantine-dir, if anything"
@@ -124,16 +124,21 @@ def refuse_unfinished_recovery(log_dir: str, quarantine_dir: str | None) -> None
         OSError: it cannot be looked at.
     """
     for root in quarantine_roots(log_dir, quarantine_dir):
-        if (journal := _journal_of_recovery(root)) is not None:
+        if (journal := journal_in(root, JOURNAL)) is not None:
             raise UnsafeError(
                 f"{log_dir}: its recovery was interrupted ({journal}). Nothing was changed. Remedy: let recover finish "
                 "it first"
             )
 
 
-def _journal_of_recovery(root: str) -> str | None:
-    """Return the path of the journal that an interrupted recovery has left in *root*, None if there is none."""
-    journal = Journal.open(os.path.join(root, JOURNAL), read_only=True)
+def journal_in(root: str, name: str) -> str | None:
+    """Return the path of the journal *name* that an interrupted command has left in *root*, None if there is none.
+
+    Raises:
+        JournalError: a file has that name and is no journal.
+        OSError: it cannot be looked at.
+    """
+    journal = Journal.open(os.path.join(root, name), read_only=True)
     if journal is None:
         return None
     journal.close()
@@ -149,7 +154,7 @@ def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
     """
     refuse_entered_undo(log_dir)
     for root in quarantine_roots(log_dir, quarantine_dir):
-        if is_there(os.path.join(root, UNDO_JOURNAL)):
+        if journal_in(root, UNDO_JOURNAL) is not None:
             _refuse(log_dir, EnteredUndo(root=root, log_dirs={log_dir: ""}))
 
 

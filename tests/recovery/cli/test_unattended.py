@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.engine.resume import RunJournal
-from recovery.logdir.quarantine_place import UNDO_JOURNAL
+from recovery.write.undo_notice import UNDO_NOTICE
 from tests.logs.samples import MARKER, Sample, unpack
 from tests.runs.command import assert_one_line, recover, run
 from tests.runs.driving import footprint, quarantine_of
@@ -60,8 +60,7 @@ def test_restart_forgets_what_it_cannot_read(begun: Sample) -> None:
 def test_restart_forgets_nothing_where_another_log_dir_is_refused(begun: Sample) -> None:
     with_journal = next(path for path in begun.log_dirs if Path(RunJournal(str(path)).path).exists())
     refused = next(path for path in begun.log_dirs if path != with_journal)
-    quarantine_of(refused).mkdir(exist_ok=True)
-    (quarantine_of(refused) / UNDO_JOURNAL).write_bytes(b"")
+    (refused / UNDO_NOTICE).write_bytes(b"")
     before = footprint(begun.root)
     done = recover(begun, "--restart")
     assert done.exit_code == 3

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import re
+import shlex
+import shutil
+import subprocess
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ from tests.logs.samples import MARKER, differences, tree_of
 from tests.recovery.engine.test_engine import RECOVERY_POINTS, damaged, log_dir, run
 from tests.recovery.load.memory import name
 from tests.recovery.load.test_partition import three_segments
-from tests.runs.driving import footprint
+from tests.runs.driving import footprint, quarantine_of
 from tests.runs.killing import killed_at
 
 CHOICE = {"topics": ("t",)}
@@ -135,9 +139,8 @@ def test_a_run_with_another_quarantine_is_told_where_to_go_on(clean: Path, tmp_p
 
 
 def test_begun_anew_by_force_the_marker_is_kept_and_its_run_is_named(clean: Path) -> None:
-    before, numbers = tree_of(clean), count(1)
-    while (clean / MARKER).exists():
-        assert killed_at(next(numbers), lambda: run(clean))
+    before = tree_of(clean)
+    without_marker(clean)
     report = run(clean, restart=True, force=True)
     assert report.exit_code == 2
     assert {one.folder for one in report.partitions if one.cuts} == {"u-0"}
@@ -145,6 +148,50 @@ def test_begun_anew_by_force_the_marker_is_kept_and_its_run_is_named(clean: Path
     assert not (clean / MARKER).exists()
     undo([str(clean)], run=first[-1].earlier_runs[0])
     assert differences(before, tree_of(clean)) == []
+
+
+def without_marker(clean: Path) -> None:
+    """Leave the log dir as a run does that is killed once it has taken the marker."""
+    numbers = count(1)
+    while (clean / MARKER).exists():
+        assert killed_at(next(numbers), lambda: run(clean))
+
+
+def test_a_foreign_file_in_a_log_does_not_keep_a_run_from_going_on(clean: Path) -> None:
+    left_alone = footprint(clean / "u-0")
+    without_marker(clean)
+    (clean / "u-0" / "NOTE").write_text("by hand")
+    report = run(clean)
+    assert (report.exit_code, report.log_dirs[0].marker) == (0, True)
+    (clean / "u-0" / "NOTE").unlink()
+    assert (
+        footprint(clean / "u-0").items()
+        >= {key: value for key, value in left_alone.items() if key != "."}.items()
+    )
+
+
+@pytest.mark.parametrize("change", ["metadata", "copy"])
+def test_what_cannot_go_on_does_not_cut_what_was_clean(clean: Path, change: str) -> None:
+    """The words name what to type; with the marker back, nothing is cut."""
+    log = clean / "u-0" / name(10)
+    before = log.read_bytes()
+    without_marker(clean)
+    if change == "copy":
+        for path in (clean, quarantine_of(clean)):
+            shutil.copytree(path, path.with_name("copied"))
+            shutil.rmtree(path)
+            path.with_name("copied").rename(path)
+    else:
+        (clean / "u-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    for dry_run in (True, False):
+        with pytest.raises(UnsafeError, match="it was clean before the run that was interrupted") as refused:
+            run(clean, dry_run=dry_run)
+    command = re.search(r"(cp -p \S+ \S+), and start again", str(refused.value))
+    assert command is not None, str(refused.value)
+    subprocess.run(shlex.split(command[1]), check=True)
+    report = run(clean)
+    assert (report.exit_code, report.log_dirs[0].marker) == (0, True)
+    assert log.read_bytes() == before
 
 
 def test_what_was_removed_before_an_error_is_told(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -14,8 +15,11 @@ from recovery.engine.cut_ledger import CutLedger
 from recovery.engine.log_dir_run import LogDirRun
 from recovery.errors import UnsafeError
 from recovery.saved.undo import undo
+from recovery.write.journal import Journal
+from recovery.write.journal_format import Header
+from recovery.write.undo_notice import UNDO_NOTICE
 from tests.damage.mutilate import Victim
-from tests.logs.samples import Sample, differences, tree_of
+from tests.logs.samples import LOCK, Sample, differences, tree_of
 from tests.recovery.saved.test_undo import state_of
 from tests.runs.driving import footprint, quarantine_of, recover
 from tests.runs.killing import killed_at
@@ -196,3 +200,135 @@ def test_a_dry_run_changes_nothing_of_an_undo_that_was_killed(sample: Sample, vi
     undo([str(victim.log_dir)], dry_run=True)
     assert footprint(victim.log_dir.parent) == found
     assert len(os.listdir("/proc/self/fd")) == open_files
+
+
+def appended(victim: Victim) -> None:
+    """As by a broker that was started in between; the log is then longer than before the recovery."""
+    for log in victim.folder.glob("*.log"):
+        with log.open("ab") as file:
+            file.write(b"\x01" * 100_000)
+
+
+def appended_a_little(victim: Victim) -> None:
+    for log in victim.folder.glob("*.log"):
+        with log.open("ab") as file:
+            file.write(b"\x01" * 3)
+
+
+def deleted(victim: Victim) -> None:
+    """As with its topic."""
+    shutil.rmtree(victim.folder)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("change", [appended, appended_a_little, deleted])
+def test_an_interrupted_undo_loses_nothing_of_a_log_that_has_changed_since(
+    sample: Sample, victim: Victim, change: Callable[[Victim], None], ram_path: Path
+) -> None:
+    """All that was cut, and all that came since, is in the log or in quarantine; the way out that is named is one."""
+    before = tree_of(victim.folder)
+    original = shutil.copytree(victim.log_dir, ram_path / "original")
+    outcomes: list[str] = []
+    for number in range(1, 400):
+        begun_anew(victim, original)
+        recover(sample, [victim.log_dir], keep_deleted=True)
+        saved = tree_of(quarantine_of(victim.log_dir))
+        if not killed_at(number, lambda: undo([str(victim.log_dir)])):
+            break
+        was_whole = victim.folder.exists() and differences(before, tree_of(victim.folder)) == []
+        change(victim)
+        found = tree_of(victim.log_dir)
+        try:
+            undo([str(victim.log_dir)])
+        except UnsafeError as refused:
+            (victim.log_dir / LOCK).unlink(missing_ok=True)  # the killed one's
+            found.pop(LOCK, None)
+            assert differences(found, tree_of(victim.log_dir)) == [], number
+            kept = tree_of(quarantine_of(victim.log_dir))
+            for name, data in saved.items():  # what is put back has both names, until all is
+                assert kept[name].startswith(data), (number, name)
+            outcomes.append("refused")
+            text = str(refused)
+            if "Nothing more was changed" in text:
+                assert "remove" in text
+                assert "run recover" in text
+                (victim.log_dir / UNDO_NOTICE).unlink(missing_ok=True)
+                (quarantine_of(victim.log_dir) / "undo").unlink()
+                recover(sample, [victim.log_dir])
+        else:
+            assert was_whole, number
+            assert (
+                tree_of(victim.log_dir).items()
+                >= {
+                    name: data for name, data in found.items() if name.startswith(f"{victim.folder.name}/")
+                }.items()
+            )
+            outcomes.append("done")
+    assert {"refused", "done"} == set(outcomes)
+
+
+@pytest.mark.long
+def test_a_dry_run_of_an_interrupted_undo_says_what_the_real_one_says(
+    sample: Sample, victim: Victim, ram_path: Path
+) -> None:
+    original = shutil.copytree(victim.log_dir, ram_path / "original")
+    recover(sample, [victim.log_dir])
+    (whole,) = undo([str(victim.log_dir)])
+    resumed_count = 0
+    for number in range(1, 400):
+        begun_anew(victim, original)
+        recover(sample, [victim.log_dir])
+        if not killed_at(number, lambda: undo([str(victim.log_dir)])):
+            break
+        (planned,) = undo([str(victim.log_dir)], dry_run=True)
+        (done,) = undo([str(victim.log_dir)])
+        assert (done.restored_bytes, done.removed_bytes, done.partitions) == (
+            planned.restored_bytes,
+            planned.removed_bytes,
+            planned.partitions,
+        ), number
+        if done.run is not None:
+            resumed_count += 1
+            assert done.restored_bytes == whole.restored_bytes, number
+            assert done.partitions == whole.partitions, number
+    assert resumed_count > 20
+
+
+def test_an_undo_that_cannot_begin_leaves_nothing_in_the_way(
+    sample: Sample, victim: Victim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recover(sample, [victim.log_dir])
+    found = tree_of(victim.log_dir.parent)
+    create = Journal.create
+
+    def full(path: str, header: Header) -> Journal:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(Journal, "create", full)
+    with pytest.raises(OSError, match="No space left"):
+        undo([str(victim.log_dir)])
+    assert differences(found, tree_of(victim.log_dir.parent)) == []
+    monkeypatch.setattr(Journal, "create", create)
+    assert recover(sample, [victim.log_dir]).exit_code == 0
+
+
+def test_an_undo_that_a_power_failure_has_left_without_a_journal_is_none(
+    sample: Sample, victim: Victim
+) -> None:
+    recover(sample, [victim.log_dir])
+    (quarantine_of(victim.log_dir) / "undo").write_bytes(b"")
+    assert recover(sample, [victim.log_dir]).exit_code == 0
+    assert undo_all(victim) == 1
+    assert not quarantine_of(victim.log_dir).exists()
+
+
+def test_a_foreign_file_beside_the_logs_is_no_hindrance(sample: Sample, victim: Victim) -> None:
+    before = tree_of(victim.log_dir)
+    killed_before_the_hand_over(sample, victim)
+    (victim.log_dir / "NOTE").write_text("by hand\n")
+    checkpoint = victim.log_dir / "meta.properties"
+    checkpoint.write_bytes(checkpoint.read_bytes())
+    recover(sample, [victim.log_dir])
+    undo_all(victim)
+    kept = {name: data for name, data in before.items() if not name.endswith(".deleted")}
+    assert differences(kept | {"NOTE": b"by hand\n"}, tree_of(victim.log_dir)) == []

@@ -732,7 +732,7 @@ def test_memory_does_not_follow_the_size(path: str, log_dir: Path) -> None:
 class TestListing:
     FILES: ClassVar = {
         "a.log": FileStat(size_bytes=1, mtime_ns=2, inode=3),
-        "b\udcff": FileStat(size_bytes=4),
+        "b\udcff.log": FileStat(size_bytes=4),
     }
 
     def test_order_does_not_matter(self) -> None:
@@ -752,8 +752,8 @@ class TestListing:
             found.add(listing_digest(self.FILES | {"a.log": changed}))
         assert len(found) == 6
 
-    def test_pending_deletions_and_our_own_leftovers_do_not(self) -> None:
-        more = dict.fromkeys(("c.log.deleted", "b.index.recovery-tmp"), FileStat(size_bytes=1))
+    def test_what_a_load_does_not_write_to_does_not(self) -> None:
+        more = dict.fromkeys(("c.log.deleted", "b.index.recovery-tmp", "NOTE"), FileStat(size_bytes=1))
         assert listing_digest(self.FILES | more) == listing_digest(self.FILES)
 
 
