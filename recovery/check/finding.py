@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from recovery.errors import reason_text
+from recovery.logdir.listing import LOST_FOUND, LOST_FOUND_REMEDY
 from recovery.printable import printable
 
 Severity = Literal["damage", "unchecked", "note"]
@@ -200,7 +201,7 @@ REMEDIES: dict[Rule, str] = {
     "file-type": "put the file itself in its place, or move away what is there",
     "duplicate-folder": "decide whose log it is, and move the link out of the log dirs: there is one folder",
     "duplicate-partition": "decide which one is right, and move the other out of the log dirs",
-    "unreadable": "see that this user can read it, and after an I/O error to its disk (dmesg); all else was checked",
+    "unreadable": "let this user read it; after an I/O error, look at its disk (dmesg). Everything else was checked",
     "changing": "verify it again: it changed each time it was read",
 }
 """What to do, by rule."""
@@ -245,7 +246,7 @@ class Finding:
     @property
     def remedy(self) -> str:
         """What the operator can do."""
-        return REMEDIES[self.rule]
+        return LOST_FOUND_REMEDY if self.file == LOST_FOUND else REMEDIES[self.rule]
 
     @property
     def identity(self) -> tuple[str, int | None, Rule]:

@@ -80,6 +80,10 @@ def read_log_dir(log_dir: str, *, take: Callable[[int], None] = lambda _: None) 
     try:
         if data is not None:
             files.meta = read_meta_properties(data)
+            if files.meta == MetaProperties(version=0):
+                _add(
+                    files, META_PROPERTIES, "meta-properties", "it has no cluster.id, node.id or directory.id"
+                )
     except FormatError as error:
         _add(files, META_PROPERTIES, "meta-properties", str(error))
     _list_folders(files)

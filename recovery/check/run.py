@@ -121,6 +121,11 @@ class _Partition:
     results: list[SegmentResult] = field(default_factory=list)
     failures: list[Finding] = field(default_factory=list)
 
+    @property
+    def segment_count(self) -> int:
+        """How many segments are read, without `.swap` files and KRaft's snapshots."""
+        return sum(result.task.has_indexes for result in self.results)
+
 
 class VerifyRun:
     """One verify over log dirs.
@@ -392,7 +397,7 @@ class VerifyRun:
                 )
             )
         checked_dir.finished_count += 1
-        checked_dir.segment_count += len(partition.results)
+        checked_dir.segment_count += partition.segment_count
         checked_dir.batch_count += sum(result.batch_count for result in partition.results)
         worst = [finding for finding in findings if finding.severity != "note"]
         for finding in worst:
@@ -406,7 +411,7 @@ class VerifyRun:
                 log_dir=checked_dir.log_dir,
                 partition=partition.folder.name,
                 thread_num=0,
-                segment_count=len(partition.results),
+                segment_count=partition.segment_count,
                 finding_count=len(worst),
                 finished_count=checked_dir.finished_count,
                 log_count=len(checked_dir.partitions),

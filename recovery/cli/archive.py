@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.cli import copy, restore, tiering
 from recovery.cli.arguments import (
+    GivenOnce,
     add_progress_argument,
     add_setting_arguments,
     add_verbosity_arguments,
@@ -154,6 +155,7 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metadata",
         metavar="A,B",
+        action=GivenOnce,
         help="log dirs, or copies of them, with partitions of __remote_log_metadata: what should be there",
     )
     parser.add_argument(

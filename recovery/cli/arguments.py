@@ -21,13 +21,37 @@ _SECONDS_OF_TODAY = range(10**9, 10**10)  # of 2001 to 2286; as milliseconds, of
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
+class GivenOnce(argparse.Action):
+    """An option whose first value would be dropped without a word if it were given a second time."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        _option_string: str | None = None,
+    ) -> None:
+        """Take the value; refuse a second one."""
+        if getattr(namespace, self.dest) != self.default:
+            together = "; give all of them at once, as A,B" if self.metavar == "A,B" else ""
+            raise argparse.ArgumentError(self, f"given twice{together}")
+        setattr(namespace, self.dest, values)
+
+
 def add_log_dir_arguments(
     parser: argparse.ArgumentParser, verb: str, *, choices: str = "one of the two is needed"
 ) -> argparse._ArgumentGroup:
     """Declare `-c/--config` and `--log-dirs`, and return their group; *verb* is what the command does to the dirs."""
     where = parser.add_argument_group(f"what to {verb} ({choices})")
-    where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
-    where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")
+    where.add_argument(
+        "-c", "--config", metavar="FILE", action=GivenOnce, help="the broker's server.properties"
+    )
+    where.add_argument(
+        "--log-dirs",
+        metavar="A,B",
+        action=GivenOnce,
+        help="log dirs, instead of those in the configuration",
+    )
     return where
 
 
@@ -342,13 +366,15 @@ def byte_rate(text: str) -> int:
 
 def byte_count(text: str) -> int:
     """Return *text* as a number of bytes."""
-    return _bytes(text, 0, "an integer")
+    return _bytes(text, 0, "an integer from 0 on")
 
 
 def _bytes(text: str, minimum: int, expected: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None or int(match[1]) < minimum:
-        raise argparse.ArgumentTypeError(f"{text}: expected {expected}, optionally followed by k, M or G")
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected {expected}, of up to 15 digits, optionally followed by k, M or G"
+        )
     return int(match[1]) * _UNITS[match[2].lower()]
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from recovery.cli.arguments import (
+    GivenOnce,
     add_log_dir_arguments,
     add_progress_argument,
     add_property_argument,
@@ -50,7 +51,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "--command-config", metavar="FILE", help="properties of the client for these: protocol, keys, user"
     )
     parser.add_argument("--broker-list", metavar="1,2", type=_node_ids, help="only these brokers")
-    parser.add_argument("--topic-list", metavar="A,B", type=_names, help="only replicas of these topics")
+    parser.add_argument(
+        "--topic-list", metavar="A,B", action=GivenOnce, type=_names, help="only replicas of these topics"
+    )
     add_progress_argument(parser)
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the result on standard output"

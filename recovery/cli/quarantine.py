@@ -291,7 +291,9 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
 def _seconds(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None or not text.isascii():
-        raise argparse.ArgumentTypeError(f"{text}: expected a number and one of s, m, h, d, w, as in 30d")
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected a number of up to 9 digits and one of s, m, h, d, w, as in 30d"
+        )
     return int(match[1]) * _UNITS_S[match[2]]
 
 

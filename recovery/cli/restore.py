@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
+    GivenOnce,
     add_log_dir_arguments,
     add_setting_arguments,
     add_thread_argument,
@@ -56,6 +57,7 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
     source.add_argument(
         "--metadata",
         metavar="A,B",
+        action=GivenOnce,
         help="log dirs of the brokers that wrote the archive, or copies of them: they tell which segments count",
     )
     source.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.cli.arguments import (
+    GivenOnce,
     add_progress_argument,
     add_setting_arguments,
     add_verbosity_arguments,
@@ -95,10 +96,13 @@ def _add_arguments(parser: argparse.ArgumentParser, *, formats: tuple[str, ...])
     parser.add_argument(
         "--metadata",
         metavar="A,B",
+        action=GivenOnce,
         required=True,
         help="log dirs, or copies of them: those with partitions of __remote_log_metadata, and of the topics",
     )
-    parser.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
+    parser.add_argument(
+        "-c", "--config", metavar="FILE", action=GivenOnce, help="the broker's server.properties"
+    )
     parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
     parser.add_argument(
         "--partition", metavar="TOPIC-N", action="append", default=[], help="only this partition"

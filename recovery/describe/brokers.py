@@ -8,6 +8,7 @@ Kafka: LogDirsCommand, KafkaAdminClient.describeLogDirs.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _JAVA_ERRORS = "org.apache.kafka.common.errors"
 _ATTEMPTS, _PAUSE_SECONDS = 10, 0.5
 _ATTEMPT = re.compile(r"^Bootstrap (?:connection|attempt) to \S+ failed: (.*?)(?: \(backoff [^()]*\))?$")
+_ERRNO = re.compile(r"(?:\w+Error: )?\[?(?:Errno )?(\d{1,3})\]? E[A-Z]+")
 _NO_RIGHTS = "ClusterAuthorizationException: the right DESCRIBE on CLUSTER is missing"
 _SERVER = re.compile(r"(\[[^\]]+\]|[^:\s]+)(:\d{1,5})?|[0-9a-fA-F]*(:[0-9a-fA-F]*){2,}")
 """A host or an address with a port or, as the client library takes it, without."""
@@ -82,6 +84,7 @@ def _no_answer(options: DescribeOptions, warnings: Sequence[str], error: Excepti
     """Return why nobody answers, which the library says in the warnings about its attempts alone."""
     reasons = [match[1] for text in warnings if (match := _ATTEMPT.search(text))]
     reason = next((text for text in reasons if "uthentication" in text), (*reasons, _words(error))[0])
+    reason = _ERRNO.sub(lambda match: os.strerror(int(match[1])), reason)
     if reason.endswith("socket disconnected"):
         reason += " (as after a wrong password, or by another protocol)"
     return (

@@ -5,7 +5,8 @@ Kafka: LogManager.shutdown.
 
 from __future__ import annotations
 
-from recovery.engine.resume import RunJournal, own_files
+from recovery.engine.resume import RunJournal
+from recovery.engine.settled_changes import own_files
 from recovery.plan.actions import PartitionPlan
 from recovery.write.apply import apply_partition, publish, unstage
 from recovery.write.durable import sync_below

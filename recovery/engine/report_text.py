@@ -51,7 +51,7 @@ def text_lines(report: RecoveryReport, verbosity: int) -> Iterator[str]:
             )
     yield from _what_became_of_all(report)
     yield from _what_brokers_do(report)
-    if not all(log_dir.status == "offline" for log_dir in report.log_dirs):
+    if _is_anything_done(report):
         is_begun = any(log_dir.status == "interrupted" for log_dir in report.log_dirs)
         yield f"{'planned' if report.dry_run else 'begun' if is_begun else 'done'} {report.release}"
     if verbosity >= EACH_PARTITION and report.phases:
@@ -475,6 +475,14 @@ def _outcome(log_dir: LogDirReport) -> str:
     if log_dir.marker:
         return "a broker will skip recovery here"
     return "no clean-shutdown marker: a broker will run recovery here"
+
+
+def _is_anything_done(report: RecoveryReport) -> bool:
+    """Return whether the bytes of any log, or none for want of logs, are those of a release."""
+    if all(log_dir.status == "offline" for log_dir in report.log_dirs):
+        return False
+    done = [one.status not in ("refused", "failed") for one in report.partitions]
+    return any(done) or not done
 
 
 def _may_halt_a_broker(partition: PartitionReport) -> bool:

@@ -123,7 +123,10 @@ class _Watch:
         self._judge_pace()
         self._judge_silence()
         if self._options.once:
-            return self._outcome() if self._source.is_current or self._source.has_ended else None
+            if not (self._source.is_current or self._source.has_ended):
+                return None
+            has_seen_none = self._exit_code is None and not self._is_open
+            return self._end() if has_seen_none and self._source.has_history else self._outcome()
         if self._source.has_ended or (self._has_gone() and not self._options.forever):
             return self._end()
         if self._options.forever or self._exit_code is None or not self._source.is_current:

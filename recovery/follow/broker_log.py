@@ -43,6 +43,8 @@ class BrokerLog:
         threads_per_dir: `num.recovery.threads.per.data.dir`, 0 if it is not known.
     """
 
+    has_history = True
+
     def __init__(self, feed: Feed, dirs: WatchedDirs | None = None, threads_per_dir: int = 0) -> None:
         self._feed = feed
         self._dirs = dirs

@@ -23,6 +23,8 @@ class GaugeSource:
         is_patient: whether to wait for a broker that does not answer at the first look.
     """
 
+    has_history = False
+
     def __init__(self, endpoint: Endpoint, interval_s: float = 1.0, *, is_patient: bool = False) -> None:
         self._endpoint = endpoint
         self._interval_s = interval_s

@@ -6,6 +6,7 @@ a symbolic link; it is cut and written from its start (copytruncate). What is le
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -72,7 +73,12 @@ def open_feed(path: str, *, may_be_missing: bool) -> Feed:
             return StreamFeed(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
     feed = FileFeed(path)
     if not feed.is_open and not may_be_missing:
-        raise UsageError(f"{path}: {feed.trouble}. Remedy: check the path of the broker's log (server.log)")
+        remedy = "check the path of the broker's log (server.log)"
+        if feed.trouble == os.strerror(errno.EACCES):
+            remedy = "run this as a user that may read it"
+        if not path:
+            remedy = "name the broker's log (server.log); is a variable of the shell empty?"
+        raise UsageError(f"{path or 'the source'}: {feed.trouble}. Remedy: {remedy}")
     return feed
 
 

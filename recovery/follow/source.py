@@ -30,6 +30,10 @@ class Source(Protocol):
         """What is watched, for people: a path, "standard input", a URL."""
 
     @property
+    def has_history(self) -> bool:
+        """Whether it tells of loads that are over, as a log does: one that does not is another log than was meant."""
+
+    @property
     def is_current(self) -> bool:
         """Whether all that was there to be seen at the first look has been given."""
 

@@ -90,6 +90,14 @@ def identify(
                     "with the cluster.id of the others",
                 )
             )
+    if not any(meta.cluster_id for meta in meta_of.values()):
+        for log_dir in meta_of:
+            blockers.setdefault(log_dir, []).append(
+                _problem(
+                    "no cluster.id in it, nor in those of other log dirs (NoSuchElementException stops the broker)",
+                    "restore it from a backup, or write it again: kafka-storage format, with the ids of the cluster",
+                )
+            )
     for log_dir, problem in contradictions(meta_of, node_id=node_id):
         problems.setdefault(log_dir, []).append(problem)
     if node_id is None:

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from recovery.errors import error_text
+from recovery.errors import reason_text
 from recovery.load.model import FileStat
 from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
 from recovery.plan.actions import TEMPORARY_SUFFIX
@@ -213,13 +213,17 @@ def other_kind(path: str) -> str | None:
     return next((kind for is_kind, kind in kinds if is_kind(mode)), "device")
 
 
+LOST_FOUND = "lost+found"
+LOST_FOUND_REMEDY = (
+    "if the log dir is the root of a file system, use a folder below it as log dir; else remove it"
+)
+
+
 def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
     """Return the problem that the folder *name* is not a broker's; *may_move*: whether it can be moved away."""
     remedy = _REMOVE_FOLDER if may_move else _REMOVE_ROOTS_FOLDER
-    if name == "lost+found":
-        remedy = (
-            "if the log dir is the root of a file system, use a folder below it as log dir; else remove it"
-        )
+    if name == LOST_FOUND:
+        remedy = LOST_FOUND_REMEDY
     return Problem(
         file=name,
         rule="foreign-folder",
@@ -346,6 +350,6 @@ def unreadable(name: str, denial: PermissionError) -> Problem:
     return Problem(
         file=name,
         rule="access",
-        detail=f"may not be read by the user that recover runs as: {error_text(denial)}",
+        detail=f"may not be read by the user that recover runs as ({reason_text(denial)})",
         remedy="run recover as the broker's user, or as root with all its capabilities",
     )

@@ -131,7 +131,7 @@ class LogDirLocks:
                 return True
             raise LogDirLockedError(
                 f"{path}: locked by another process: a broker runs on this log dir, or another recovery "
-                "does. Nothing was changed. Remedy: stop it, then start again"
+                "does. Nothing was changed. Remedy: stop it, then start this again"
             ) from error
         try:
             has_name = _has_name(descriptor, path)

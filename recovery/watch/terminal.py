@@ -83,6 +83,8 @@ class Terminal:
         if self._error is None:
             self._try(self._draw)
         self._try(self._live.stop)
+        if not self._console.is_terminal:
+            self._try(self._console.line)  # rich ends the view's last line on a terminal alone
 
     def __call__(self, event: Event) -> None:
         """Note what has to be printed above the view; the figures come from the gauges."""

@@ -198,11 +198,12 @@ class CopyReport:
         """
         lines = []
         if self.error is not None:
-            remedy = "make room there" if self.error.errno in FULL_ERRNOS else "see to the output"
-            lines.append(
-                f"FAILED {error_text(self.error)}. Remedy: {remedy}, and start again: what is on disk there, "
-                "by its manifest, is not sent again"
-            )
+            if self.error.errno in (errno.EEXIST, errno.ENOTDIR):
+                remedy = "name a folder with --output, or one that is to be made"
+            else:
+                remedy = "make room there" if self.error.errno in FULL_ERRNOS else "see to the output"
+                remedy += ", and start again: what is on disk there, by its manifest, is not sent again"
+            lines.append(f"FAILED {error_text(self.error)}. Remedy: {remedy}")
         if self.signal_number is not None:
             lines.append(f"INTERRUPTED by signal {self.signal_number}: start again to resume")
         failures = (failed for one in self.log_dirs for failed in one.sorted_failures())

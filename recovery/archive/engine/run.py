@@ -131,6 +131,9 @@ class ArchiveRun:
             report.signal_number = error.signal_number
             if self._output is not None:
                 report.saved_objects = saved_by(self._output, report.run)
+        if report.quarantine is not None and self._output is not None and not report.signal_number:
+            with suppress(OSError):
+                report.quarantine = report.quarantine if saved_by(self._output, report.run) else None
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
         if self._output is not None and not report.signal_number:
             with self._explained(report, _NOT_PUBLISHED):

@@ -20,7 +20,7 @@ from segfmt.filenames import RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECK
 
 RECOVER_COPY = (
     f"take {RECOVERY_POINT_CHECKPOINT} out of the copied log dir, recover that (kafka-log-recovery recover --force "
-    f"--log-dirs), move {MANIFEST_KEY} away if there is one, and restore this one again (--partition)"
+    f"--log-dirs FOLDER), move {MANIFEST_KEY} away if there is one, and restore this one again (--partition)"
 )
 """What is left of a copied log once it is cut as a broker would cut it."""
 

@@ -123,6 +123,7 @@ class RestoreReport:
 
     Attributes:
         in_part: log dirs of which the archive may not have all partitions, a sentence each.
+        unclean_dirs: log dirs without a clean-shutdown marker, in which there are other logs.
         signal_number: the signal that ended the run early, None if it came to its end.
     """
 
@@ -131,6 +132,7 @@ class RestoreReport:
     partitions: Sequence[RestoredPartition]
     warnings: Sequence[str] = ()
     in_part: Sequence[str] = ()
+    unclean_dirs: Sequence[str] = ()
     signal_number: int | None = None
 
     @property
@@ -155,6 +157,7 @@ class RestoreReport:
             "dryRun": self.dry_run,
             "exitCode": self.exit_code,
             "warnings": [*self.in_part, *self.warnings],
+            "uncleanDirs": list(self.unclean_dirs),
             "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
             "partitions": [partition.to_json() for partition in self.partitions],
         }

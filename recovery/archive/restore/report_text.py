@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.logdir.undo_command import undo_commands
+from recovery.printable import shell_line
 from recovery.quantity import bytes_text, count_text, offsets_text, partitions_text
 
 if TYPE_CHECKING:
@@ -134,6 +135,11 @@ def _next(report: RestoreReport) -> str:
     """Return what the operator does next."""
     if report.dry_run:
         return "Nothing was written (dry run)."
+    if report.exit_code == 0 and report.unclean_dirs:
+        return (
+            "Before the broker starts, recover the logs that were there, which were not shut down cleanly: "
+            + shell_line(["kafka-log-recovery", "recover", "--log-dirs", ",".join(report.unclean_dirs)])
+        )
     if report.exit_code == 0:
-        return "Start the broker now."
+        return "Read the warnings, then start the broker." if report.warnings else "Start the broker now."
     return "A broker that is started now begins empty what is not there, or fetches it from other replicas."

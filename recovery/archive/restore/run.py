@@ -45,11 +45,13 @@ from recovery.archive.stores.stores import open_store
 from recovery.archive.tiering.partition_state import read_tiered_log
 from recovery.broker.topic_configs import without_effect
 from recovery.engine.api import broker_facts
+from recovery.engine.handoff import has_marker
 from recovery.engine.report import PartitionReport
 from recovery.engine.run import Engine
 from recovery.errors import InterruptedRecoveryError, UnsafeError, UsageError, error_text, exit_code_of
 from recovery.load.model import LogSettings
 from recovery.logdir.dirs import find_broker_dirs
+from recovery.logdir.listing import is_log_name
 from recovery.logdir.lock import LogDirLocks
 from recovery.quantity import count_text
 from recovery.read.file_system import is_read_only
@@ -189,8 +191,22 @@ class _Run:
             partitions=sorted(self._results, key=lambda one: (one.topic, one.partition)),
             warnings=self._warnings,
             in_part=self._in_part,
+            unclean_dirs=[
+                target.log_dir for target in self._target.log_dirs if self._is_unclean(target.log_dir)
+            ],
             signal_number=signal_number,
         )
+
+    def _is_unclean(self, log_dir: str) -> bool:
+        """Return whether logs that were in *log_dir* before are yet to be recovered."""
+        restored = {
+            f"{one.topic}-{one.partition}" for one in self._results if one.status in ("restored", "unchanged")
+        }
+        with suppress(OSError):
+            return not has_marker(log_dir) and any(
+                is_log_name(name) and name not in restored for name in os.listdir(log_dir)
+            )
+        return False
 
     def _foretell(self, planned: Sequence[PlannedRestore]) -> None:
         """Take in what a run would do that writes."""

@@ -503,6 +503,34 @@ class TestRules:
         assert sum(one.partition_count for one in report.log_dirs) == 2
 
 
+class TestLogDirFiles:
+    @pytest.mark.parametrize("content", [b"", bytes(122)])
+    def test_an_emptied_meta_properties_is_damage(
+        self, victim: tuple[Sample, Victim], content: bytes
+    ) -> None:
+        sample, damaged = victim
+        (damaged.log_dir / "meta.properties").write_bytes(content)
+        (found,) = damage_of(verified(sample, [damaged.log_dir]))
+        assert (found.file, found.rule) == ("meta.properties", "meta-properties")
+
+    def test_lost_and_found_is_not_to_be_moved(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        (damaged.log_dir / "lost+found").mkdir()
+        (found,) = damage_of(verified(sample, [damaged.log_dir]))
+        assert found.remedy.startswith("if the log dir is the root of a file system")
+
+    def test_snapshots_of_the_metadata_log_are_no_segments(self, samples: dict[str, Sample]) -> None:
+        sample = samples["crashed"]
+        report = verified(sample, [sample.log_dirs[0]])
+        logs = [
+            path
+            for path in sample.log_dirs[0].glob("*/*.log")
+            if not path.parent.name.endswith(("-delete", "-stray"))
+        ]
+        assert sum(log_dir.segment_count for log_dir in report.log_dirs) == len(logs)
+        assert any(sample.log_dirs[0].glob("__cluster_metadata-0/*.checkpoint"))
+
+
 class TestRecords:
     def write(self, damaged: Victim, batch: bytes) -> Path:
         """Put *batch* behind the log, with the next offset and the epoch of the last one."""

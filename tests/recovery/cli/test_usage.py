@@ -32,6 +32,17 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["recover", "--log-dirs", ""], ["log dir"]),
         (["recover", "--log-dirs", ","], ["--log-dirs: no log dir is named. Remedy: "]),
         (
+            ["recover", "--log-dirs", "/a", "--log-dirs", "/b"],
+            ["argument --log-dirs: given twice; give all of them at once, as A,B"],
+        ),
+        (["verify", "-c", "/a", "-c", "/b"], ["argument -c/--config: given twice"]),
+        (["watch", "--log-dirs", "/a", "--log-dirs", "/b"], ["argument --log-dirs: given twice"]),
+        (
+            ["archive", "inventory", "/", "--metadata", "/a", "--metadata", "/b"],
+            ["argument --metadata: given twice"],
+        ),
+        (["estimate", "-c", "/a", "--sample-bytes", "-5"], ["expected an integer from 0 on"]),
+        (
             ["archive", "copy", "--output", "/nowhere"],
             ["archive copy needs -c/--config FILE or --log-dirs A,B"],
         ),

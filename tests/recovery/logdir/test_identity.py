@@ -60,6 +60,19 @@ def test_another_cluster(dirs: list[Path]) -> None:
     assert sorted(rules(dirs, node_id=1)) == ["a", "b"]
 
 
+@pytest.mark.parametrize("content", [b"", bytes(122)])
+def test_files_that_a_power_failure_has_emptied(dirs: list[Path], content: bytes) -> None:
+    """Kafka reads such a file as one of version 0, and stops only if no other one has the cluster's id."""
+    (dirs[1] / "meta.properties").write_bytes(content)
+    assert identify([str(path) for path in dirs]).blockers == {}
+    (dirs[0] / "meta.properties").write_bytes(content)
+    blockers = identify([str(path) for path in dirs]).blockers
+    assert {Path(path).name: [one.rule for one in found] for path, found in blockers.items()} == {
+        "a": ["meta-properties"],
+        "b": ["meta-properties"],
+    }
+
+
 def test_a_copy_of_a_log_dir(dirs: list[Path]) -> None:
     write(dirs[1], directory_id=IDS[0])
     found = rules(dirs)

@@ -224,8 +224,7 @@ class TestFiles:
         problems = {task.folder: task.problems for task in inventory(log_dir).tasks}
         (problem,) = problems["t-0"]
         assert problem.file == "00000000000000000000.log"
-        assert problem.detail.startswith("may not be read by the user that recover runs as: ")
-        assert problem.detail.endswith(f"/{problem.file}: Permission denied")
+        assert problem.detail == "may not be read by the user that recover runs as (Permission denied)"
         assert problems["u-0"] == ()
 
     def test_a_file_of_which_that_cannot_be_told_is_an_io_error(self, log_dir: Path, monkeypatch) -> None:

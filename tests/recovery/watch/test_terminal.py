@@ -343,6 +343,13 @@ class TestTerminal:
             gauges(run_started())
             wait_until(lambda: "Listing 2 log dirs" in console.file.getvalue(), pause_seconds=0.02)
 
+    def test_what_follows_in_a_pipe_has_a_line_of_its_own(self):
+        console = Console(file=io.StringIO(), width=120, height=30)
+        gauges = Gauges()
+        with Terminal(console.file, gauges, console=console):
+            gauges(run_started())
+        assert console.file.getvalue().endswith("\n")
+
     def test_events_do_not_draw(self):
         """10,000 partitions in seconds: an event must not cost a redraw."""
         console = Console(file=io.StringIO(), width=120, height=30, force_terminal=True, color_system=None)

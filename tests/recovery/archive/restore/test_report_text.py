@@ -106,3 +106,14 @@ def test_an_early_interruption_does_not_say_that_there_is_nothing_to_do() -> Non
     text = report_of(signal_number=2).to_text()
     assert "nothing to do" not in text
     assert "Interrupted before it was known what is to be restored" in text
+
+
+def test_what_is_next_depends_on_what_else_is_there() -> None:
+    def text(**fields: object) -> str:
+        return report_of(partition(0, "restored"), **fields).to_text()
+
+    assert "Start the broker now." in text()
+    assert "Read the warnings, then start the broker." in text(warnings=["late-0: went on"])
+    unclean = text(unclean_dirs=["/d 1", "/d2"])
+    assert "tart the broker now" not in unclean
+    assert "were not shut down cleanly: kafka-log-recovery recover --log-dirs '/d 1,/d2'" in unclean
