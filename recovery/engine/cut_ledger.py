@@ -396,9 +396,9 @@ def forget_run(log_dir: str, root: str, run: str) -> None:
 
 
 def _is_of(quarantine: str, root: str, run: str) -> bool:
-    """Whether *quarantine* is the folder *run* in *root*, by whatever name; it may be gone by now."""
+    """Whether *quarantine* is the folder *run* in *root*, by whatever name, or one that was moved to *root* since."""
     parent, name = os.path.split(quarantine)
-    return name == run and (parent == root or is_same(parent, root))
+    return name == run and (parent == root or is_same(parent, root) or not is_there(parent))
 
 
 def _entry(

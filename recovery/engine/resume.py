@@ -122,7 +122,7 @@ class RunJournal:
 
     @property
     def run(self) -> str | None:
-        """Name of the interrupted run's folder in quarantine, None if it saved nothing."""
+        """Name of the interrupted run's folder in quarantine; None if it saved nothing, or that is gone."""
         note = None if self._journal is None else self._journal.notes.get(_RUN_NOTE)
         if note is None:
             return None
@@ -131,7 +131,7 @@ class RunJournal:
             raise JournalError(
                 f"{self.path}: {folder!r} is not the name of a run. Remedy: begin anew with --restart"
             )
-        return folder
+        return folder if is_folder(os.path.join(self._root, folder)) else None
 
     @property
     def run_folder(self) -> str | None:
@@ -332,6 +332,9 @@ class RunJournal:
             return None if is_same else task.folder
         commit = _commit_of(task.folder, document.get("commit"), self.path)
         name = commit.explain(task.files, by_inode=self._keeps_inodes)
+        if name is None and commit.pending(task.files.keys()):
+            saved = PartitionResult.from_json(task, document.get("result", {})).report.quarantined
+            return next((path for path in saved if not is_there(path)), None)  # it is saved once more
         return None if name is None else f"{task.folder}/{name}"
 
     @property

@@ -15,7 +15,7 @@ def refuse_large_log(name: str, size_bytes: int) -> None:
             position=MAX_LOG_BYTES,
             rule="segment-size",
             detail=f"a segment larger than {MAX_LOG_BYTES} bytes stops the broker (KafkaException)",
-            remedy="move the segment away, or split it with a tool that rewrites batches",
+            remedy="restore the partition from another replica, or split the segment with a tool that rewrites batches",
         )
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from stat import S_ISREG
 
 from recovery.engine.cut_ledger import CutLedger, forget_run
 from recovery.errors import JournalError, UndoneError, UnsafeError
@@ -31,11 +32,11 @@ from recovery.plan.commit import Commit
 from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.printable import printable
 from recovery.quantity import listed_text
-from recovery.read.file_system import is_folder, is_there
+from recovery.read.file_system import is_folder, is_there, look_at
 from recovery.saved.kept_marker import KeptMarker, without_marker
 from recovery.saved.log_dir_state import LogDirState, files_in, folder_path
 from recovery.saved.purge import remove_undone
-from recovery.saved.saved_files import SavedFiles
+from recovery.saved.saved_files import SavedFiles, is_same_file
 from recovery.saved.unnamed_files import LostPart, refuse_unnamed, remedy_by_hand
 from recovery.version import VERSION
 from recovery.watch.tally import Tally
@@ -104,6 +105,7 @@ class RunUndoing:
         self._saved = SavedFiles(log_dir, root, run)
         self._marker = KeptMarker(log_dir, path, self._changes, self._saved)
         self._actions: list[tuple[str, Action]] = []
+        self._moved_back: list[str] = []
         self._restored_bytes = 0
         self._removed_bytes = 0
 
@@ -312,7 +314,17 @@ class RunUndoing:
         is_made |= move.folder == LOG_DIR_ITSELF and any(
             change.is_new_folder and change.commit.folder == move.name for change in self._changes
         )
-        return is_there(self._stored(move)) and is_there(self._place(move)) and not is_made
+        stored, place = self._stored(move), self._place(move)
+        return is_there(stored) and is_there(place) and not is_made and not self._is_same(move, stored, place)
+
+    @staticmethod
+    def _is_same(move: Moved, stored: str, place: str) -> bool:
+        """Whether a repair was killed before it removed the file that it had saved."""
+        saved, found = look_at(stored), look_at(place)
+        if saved is None or found is None or not S_ISREG(found.st_mode):
+            return False
+        is_copy = found.st_size == move.saved.size_bytes and move.saved.digest is not None
+        return os.path.samestat(saved, found) or (is_copy and is_same_file(move.saved, place))
 
     # -- at work --------------------------------------------------------------------------------------------
 
@@ -325,6 +337,9 @@ class RunUndoing:
                 self._note_planned(change, self._plan(change, state))
             if not self._is_done(number) or change.commit.folder == LOG_DIR_ITSELF:
                 state.take_back(change)
+        for move in reversed(self._moves):
+            if is_there(self._stored(move)):
+                self._moved_back.append(f"{move.folder}/{move.name}")
         return self._result()
 
     def _plan(self, change: Change, state: LogDirState) -> tuple[Action, ...]:
@@ -522,7 +537,8 @@ class RunUndoing:
                 "move it out of the log dir, and start undo again, which goes on"
             )
         if is_there(stored):
-            rename_anywhere(stored, place)
+            rename_anywhere(stored, place)  # nothing, where both are the same file
+            self._moved_back.append(f"{move.folder}/{move.name}")
 
     def _note_marker(self) -> None:
         self._note(LOG_DIR_ITSELF, self._marker.actions, {CLEAN_SHUTDOWN_FILE: self._marker.size_bytes})
@@ -552,7 +568,7 @@ class RunUndoing:
             restored_bytes=self._restored_bytes,
             removed_bytes=self._removed_bytes,
             actions=tuple(self._actions),
-            moved_back=tuple(f"{move.folder}/{move.name}" for move in self._moves),
+            moved_back=tuple(self._moved_back),
             earlier_runs=self.earlier_runs,
         )
 

@@ -92,7 +92,9 @@ def undo(
                 undoing.check(state)
             for root in quarantine_roots(log_dir, quarantine_dir):
                 for name in run_names(root, with_manifest=False):
-                    refuse_unnamed(log_dir, os.path.join(root, name), state)
+                    # What lies in an earlier one was cut before, and is to stay there
+                    if not runs or run_order(name) >= run_order(runs[-1].run):
+                        refuse_unnamed(log_dir, os.path.join(root, name), state)
         if not dry_run:
             _enter(undone)
             tally.expect(sum(undoing.change_count for runs in undone.values() for undoing in runs))

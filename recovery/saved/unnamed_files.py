@@ -1,6 +1,7 @@
 """Parts of logs in quarantine that no manifest names: an `undo` that ignored them would leave a cut, or lose them.
 
-A run that was killed before it entered them has cut nothing: the log dir has the same bytes. Otherwise a line of the
+A run that was killed before it entered them has cut nothing: the log dir has the same bytes, or more where the copy was
+begun. Otherwise a line of the
 manifest, or all of it, was lost.
 """
 
@@ -15,7 +16,7 @@ from recovery.plan.undo_plan import Saved
 from recovery.quantity import listed_text
 from recovery.saved.log_dir_state import LogDirState
 from recovery.saved.runs import origin_of, read_run, unnamed_segments
-from recovery.write.digest import look_into
+from recovery.write.digest import begins_with, look_into
 from segfmt.filenames import DELETED_SUFFIX
 
 _MOST_LOST = 20
@@ -60,10 +61,12 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
             size_bytes=size_bytes,
             digest=digest,
         )
-        if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not state.holds(folder, name, saved):
-            lost.append(
-                LostPart(os.path.join(path, stored), os.path.join(log_dir, folder, name), position or 0)
-            )
+        part = LostPart(os.path.join(path, stored), os.path.join(log_dir, folder, name), position or 0)
+        is_known = state.holds(folder, name, saved) or (
+            position is None and begins_with(part.path, part.stored)
+        )
+        if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not is_known:
+            lost.append(part)
     if lost:
         raise UnsafeError(
             f"{lost[0].stored}: a part of a log that {log_dir} does not have, and no line of the manifest says what "

@@ -13,6 +13,7 @@ import pytest
 
 from recovery.engine.cut_ledger import CutLedger
 from recovery.engine.log_dir_run import LogDirRun
+from recovery.engine.report import CUT_LEDGER
 from recovery.errors import UnsafeError
 from recovery.saved.undo import undo
 from recovery.write.journal import Journal
@@ -332,3 +333,83 @@ def test_a_foreign_file_beside_the_logs_is_no_hindrance(sample: Sample, victim: 
     undo_all(victim)
     kept = {name: data for name, data in before.items() if not name.endswith(".deleted")}
     assert differences(kept | {"NOTE": b"by hand\n"}, tree_of(victim.log_dir)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_killed_repair_is_taken_back(
+    sample: Sample, victim: Victim, is_elsewhere: bool, ram_path: Path, tmp_path: Path
+) -> None:
+    """Also where the file that it moves has both names by then; elsewhere, on another disk, it is a copy."""
+    (victim.folder / "foo.log").write_bytes(b"foreign" * 1000)
+    (victim.log_dir / "no topic").mkdir()
+    (victim.log_dir / "no topic" / "file").write_bytes(b"foreign")
+    before = tree_of(victim.log_dir)
+    original = shutil.copytree(victim.log_dir, ram_path / "original")
+    options = {"quarantine_dir": str(tmp_path / "elsewhere")} if is_elsewhere else {}
+    for number in range(1, 600, 3):
+        begun_anew(victim, original)
+        shutil.rmtree(tmp_path / "elsewhere", ignore_errors=True)
+        if not killed_at(
+            number, lambda: recover(sample, [victim.log_dir], repair=True, keep_deleted=True, **options)
+        ):
+            break
+        refusal = ""
+        try:
+            undo([str(victim.log_dir)], **options)
+        except UnsafeError as error:
+            refusal = str(error)
+        if refusal:
+            assert "let recover finish it, then undo" in refusal, number
+            recover(sample, [victim.log_dir], repair=True, keep_deleted=True, **options)
+        while undo([str(victim.log_dir)], **options)[0].run is not None:
+            pass
+        found = tree_of(victim.log_dir)
+        found.pop(CUT_LEDGER, None)  # an empty one is the next recovery's to remove
+        assert differences(before, found) == [], number
+    assert number > 40
+
+
+@pytest.mark.long
+def test_copies_that_a_killed_run_had_begun_are_in_no_undos_way(
+    sample: Sample, victim: Victim, ram_path: Path, tmp_path: Path
+) -> None:
+    """On another disk, where they are copies; the run is forgotten."""
+    before = tree_of(victim.log_dir)
+    original = shutil.copytree(victim.log_dir, ram_path / "original")
+    options = {"quarantine_dir": str(tmp_path / "elsewhere")}
+    for number in range(1, 400):
+        begun_anew(victim, original)
+        shutil.rmtree(tmp_path / "elsewhere", ignore_errors=True)
+        if not killed_at(number, lambda: recover(sample, [victim.log_dir], keep_deleted=True, **options)):
+            break
+        recover(sample, [victim.log_dir], restart=True, keep_deleted=True, **options)
+        while undo([str(victim.log_dir)], **options)[0].run is not None:
+            pass
+        assert differences(before, tree_of(victim.log_dir)) == [], number
+    assert number > 30
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_whole_run", [False, True])
+def test_what_was_saved_and_is_gone_is_saved_once_more(
+    sample: Sample, victim: Victim, is_whole_run: bool, ram_path: Path
+) -> None:
+    """Somebody has made room in quarantine while a run was interrupted."""
+    original = shutil.copytree(victim.log_dir, ram_path / "original")
+    lost = 0
+    for number in range(1, 400):
+        begun_anew(victim, original)
+        if not killed_at(number, lambda: recover(sample, [victim.log_dir])):
+            break
+        logs = {path.name: path.read_bytes() for path in victim.folder.glob("*.log")}
+        for run in [path for path in quarantine_of(victim.log_dir).glob("*") if path.is_dir()]:
+            for folder in [run] if is_whole_run else [path for path in run.iterdir() if path.is_dir()]:
+                shutil.rmtree(folder)
+                lost += 1
+        recover(sample, [victim.log_dir])
+        kept = b"".join(data for _, data in sorted(tree_of(victim.log_dir.parent).items()))
+        for name, data in logs.items():
+            cut = len((victim.folder / name).read_bytes()) if (victim.folder / name).exists() else 0
+            assert data[cut:] in kept, (number, name)
+    assert lost > 5
