@@ -330,7 +330,9 @@ def _remove(
                 if not stat.S_ISREG(entry_stat.st_mode) and not is_kept:
                     # A folder that has become a link meanwhile is an error.
                     _remove_empty(name, folder)
-            if path == run.name and not kept and (foreign := set(os.listdir(folder)) - {MANIFEST}):
+            with naming(run.path):
+                foreign = set(os.listdir(folder)) - {MANIFEST} if path == run.name and not kept else set()
+            if foreign:
                 raise OSError(
                     errno.ENOTEMPTY, "it was added while this run was purged, or lies too deep", min(foreign)
                 )
