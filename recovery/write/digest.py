@@ -12,6 +12,8 @@ import hashlib
 import os
 from typing import Final
 
+import numpy as np
+
 from recovery.plan.manifest import Digest
 from recovery.read.file_system import naming, open_file
 
@@ -68,6 +70,8 @@ def begins_with(path: str, beginning: str) -> bool:
 def has_part(path: str, position: int, size_bytes: int, part: str | None) -> bool:
     """Return whether *path* has, from *position* to its end, a beginning of the file *part*.
 
+    What a power failure has kept from the disk is zeros, anywhere in it.
+
     Args:
         size_bytes: how many bytes of it there may be.
         part: None for zeros.
@@ -83,9 +87,16 @@ def has_part(path: str, position: int, size_bytes: int, part: str | None) -> boo
             return False
         whole.seek(position)
         while block := whole.read(_BLOCK_BYTES):
-            if block != (bytes(len(block)) if saved is None else saved.read(len(block))):
+            expected = b"" if saved is None else saved.read(len(block))
+            if block.strip(b"\0") and block != expected and not _is_torn(block, expected):
                 return False
     return True
+
+
+def _is_torn(block: bytes, whole: bytes) -> bool:
+    """Whether *block* is *whole*, of the same size, with zeros in the place of some bytes."""
+    found = np.frombuffer(block, np.uint8)
+    return len(whole) == len(block) and not np.any((found != np.frombuffer(whole, np.uint8)) & (found != 0))
 
 
 def content_problem(descriptor: int, size_bytes: int, digest: Digest | None) -> str | None:
