@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from recovery.errors import reason_text
+from recovery.errors import error_text, reason_text
 from recovery.load.model import FileStat
 from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
 from recovery.plan.actions import TEMPORARY_SUFFIX
@@ -347,9 +347,11 @@ def _read_denial(path: str) -> PermissionError | None:
 
 def unreadable(name: str, denial: PermissionError) -> Problem:
     """Return the problem that this process may not read the file *name*, though the broker's user may."""
+    is_named = denial.filename is None or os.fsdecode(denial.filename).endswith(f"/{name}")
+    why = reason_text(denial) if is_named else error_text(denial)  # of a folder: what is in it
     return Problem(
         file=name,
         rule="access",
-        detail=f"may not be read by the user that recover runs as ({reason_text(denial)})",
+        detail=f"may not be read by the user that recover runs as ({why})",
         remedy="run recover as the broker's user, or as root with all its capabilities",
     )
