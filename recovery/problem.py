@@ -52,6 +52,12 @@ ProblemRule = Literal[
 """What a log, or a log dir, can go against; docs/operate/refusals.md lists them. `verify` has the same where it can."""
 
 
+LOST_FOUND = "lost+found"
+LOST_FOUND_REMEDY = (
+    "if the log dir is the root of a file system, use a folder below it as log dir; else remove it"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """A safe remedy: all of *names* go to quarantine, in this order.

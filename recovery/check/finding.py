@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from recovery.errors import reason_text
-from recovery.logdir.listing import LOST_FOUND, LOST_FOUND_REMEDY
 from recovery.printable import printable
+from recovery.problem import LOST_FOUND, LOST_FOUND_REMEDY
 
 Severity = Literal["damage", "unchecked", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)

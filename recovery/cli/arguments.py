@@ -38,20 +38,30 @@ class GivenOnce(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def add_log_dir_arguments(
-    parser: argparse.ArgumentParser, verb: str, *, choices: str = "one of the two is needed"
-) -> argparse._ArgumentGroup:
-    """Declare `-c/--config` and `--log-dirs`, and return their group; *verb* is what the command does to the dirs."""
-    where = parser.add_argument_group(f"what to {verb} ({choices})")
-    where.add_argument(
+def add_config_argument(group: argparse._ActionsContainer) -> None:
+    """Declare `-c/--config`."""
+    group.add_argument(
         "-c", "--config", metavar="FILE", action=GivenOnce, help="the broker's server.properties"
     )
-    where.add_argument(
+
+
+def add_place_arguments(group: argparse._ActionsContainer) -> None:
+    """Declare `-c/--config` and `--log-dirs`."""
+    add_config_argument(group)
+    group.add_argument(
         "--log-dirs",
         metavar="A,B",
         action=GivenOnce,
         help="log dirs, instead of those in the configuration",
     )
+
+
+def add_log_dir_arguments(
+    parser: argparse.ArgumentParser, verb: str, *, choices: str = "one of the two is needed"
+) -> argparse._ArgumentGroup:
+    """Declare `-c/--config` and `--log-dirs`, and return their group; *verb* is what the command does to the dirs."""
+    where = parser.add_argument_group(f"what to {verb} ({choices})")
+    add_place_arguments(where)
     return where
 
 

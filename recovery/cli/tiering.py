@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.cli.arguments import (
     GivenOnce,
+    add_config_argument,
     add_progress_argument,
     add_setting_arguments,
     add_verbosity_arguments,
@@ -100,9 +101,7 @@ def _add_arguments(parser: argparse.ArgumentParser, *, formats: tuple[str, ...])
         required=True,
         help="log dirs, or copies of them: those with partitions of __remote_log_metadata, and of the topics",
     )
-    parser.add_argument(
-        "-c", "--config", metavar="FILE", action=GivenOnce, help="the broker's server.properties"
-    )
+    add_config_argument(parser)
     parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
     parser.add_argument(
         "--partition", metavar="TOPIC-N", action="append", default=[], help="only this partition"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
-    GivenOnce,
+    add_place_arguments,
     add_property_argument,
     add_watching_arguments,
     log_dirs_of,
@@ -55,12 +55,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     where = parser.add_argument_group(
         "beside a log", "The broker's log dirs, if they are on this machine: gives bytes, and a better ETA."
     )
-    where.add_argument(
-        "-c", "--config", metavar="FILE", action=GivenOnce, help="the broker's server.properties"
-    )
-    where.add_argument(
-        "--log-dirs", metavar="A,B", action=GivenOnce, help="log dirs, instead of those in the configuration"
-    )
+    add_place_arguments(where)
     add_property_argument(where)
     how = parser.add_argument_group("how long")
     how.add_argument(

@@ -187,7 +187,7 @@ class RunJournal:
     def _saved_marker(self) -> str:
         return os.path.join(self.run_folder or self._root, LOG_DIR_ITSELF, CLEAN_SHUTDOWN_FILE)
 
-    def check_configuration(
+    def check_resumable(
         self,
         inventory: LogDirInventory,
         configuration: Mapping[str, str],

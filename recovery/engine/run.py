@@ -280,7 +280,7 @@ class Engine:
             known=self._broker.problems,
             known_blockers=self._broker.blockers,
             repair_into=self._repair_into if self._options.repair else None,
-            before_repair=self._check_configuration,
+            before_repair=self._check_resumable,
             dry_run=self._options.dry_run,
         )
         self._repairs = listed.repairs
@@ -295,7 +295,7 @@ class Engine:
         # Check all of them before the first journal is discarded: if one is refused, nothing is changed.
         for inventory in listed.ready:
             with suppress(OSError):  # it goes offline below
-                self._check_configuration(inventory)
+                self._check_resumable(inventory)
         candidates = (self._ready(inventory) for inventory in listed.ready)
         inventories = [inventory for inventory in candidates if inventory is not None]
         for inventory in inventories:
@@ -379,10 +379,10 @@ class Engine:
         self._notify(Remark(text=text, log_dir=log_dir))
         self._notes.setdefault(log_dir, []).append(Note(level="info", text=text))
 
-    def _check_configuration(self, inventory: LogDirInventory) -> None:
-        """Refuse to resume an interrupted run under another configuration; nothing was changed so far."""
+    def _check_resumable(self, inventory: LogDirInventory) -> None:
+        """Refuse what an interrupted run does not allow; nothing was changed so far."""
         journal = self._journals[inventory.log_dir]
-        journal.check_configuration(
+        journal.check_resumable(
             inventory,
             self._configuration(inventory),
             self._options.now_ms,

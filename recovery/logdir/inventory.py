@@ -41,7 +41,7 @@ from recovery.logdir.listing import (
 )
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
 from recovery.logdir.user import broker_user, may_give_away
-from recovery.problem import Problem, Repair
+from recovery.problem import LOST_FOUND, Problem, Repair
 from recovery.read.file_system import is_link, is_read_only, is_there, look_at
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
@@ -386,7 +386,7 @@ class _Listing:
         Root's `lost+found` belongs to the file system, whoever owns the dir.
         """
         owner = os.lstat(os.path.join(self._log_dir, name)).st_uid
-        return owner != 0 or (self._stat.st_uid == 0 and name != "lost+found")
+        return owner != 0 or (self._stat.st_uid == 0 and name != LOST_FOUND)
 
     def _refuse(self, name: str, problem: Problem) -> None:
         self._refused.append(RefusedFolder(folder=name, refusal=PartitionRefusedError.of([problem])))

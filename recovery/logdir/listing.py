@@ -17,7 +17,7 @@ from recovery.load.model import FileStat
 from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.printable import shell_word
-from recovery.problem import Problem, Repair
+from recovery.problem import LOST_FOUND, LOST_FOUND_REMEDY, Problem, Repair
 from recovery.read.file_system import is_link, is_read_only, is_there, open_file
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
@@ -211,12 +211,6 @@ def other_kind(path: str) -> str | None:
         return None
     kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
     return next((kind for is_kind, kind in kinds if is_kind(mode)), "device")
-
-
-LOST_FOUND = "lost+found"
-LOST_FOUND_REMEDY = (
-    "if the log dir is the root of a file system, use a folder below it as log dir; else remove it"
-)
 
 
 def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:

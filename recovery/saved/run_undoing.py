@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from stat import S_ISREG
 
 from recovery.engine.cut_ledger import CutLedger, forget_run
@@ -207,10 +208,7 @@ class RunUndoing:
         elif change.is_new_folder:
             return  # it is taken out if it is as the recovery has left it, and stays otherwise
         else:
-            moved = {move.name for move in self._moves if move.folder == folder}
-            known = self._compared_names(change)
-            names = [name for name in state.differences(folder, change) if name not in moved]
-            changed = next((name for name in names if known is None or name in known), None)
+            changed = next(iter(self._changed_names(change, state)), None)
         if changed is not None:
             notice = os.path.join(self._log_dir, UNDO_NOTICE)
             raise UnsafeError(
@@ -221,13 +219,14 @@ class RunUndoing:
                 "quarantine list -v shows"
             )
 
-    @staticmethod
-    def _compared_names(change: Change) -> frozenset[str] | None:
-        """Return the names that count in the log dir itself, where others put files too; None for all of a folder."""
-        commit = change.commit
-        if commit.folder != LOG_DIR_ITSELF:
-            return None
-        return frozenset(commit.before.keys() | commit.made) - {CLEAN_SHUTDOWN_FILE}
+    def _changed_names(self, change: Change, state: LogDirState) -> list[str]:
+        """Return what differs from what *change* has left, but for what a repair has moved away."""
+        folder = change.commit.folder
+        moved = {move.name for move in self._moves if move.folder == folder}
+        names = [name for name in state.differences(folder, change) if name not in moved]
+        if folder != LOG_DIR_ITSELF:
+            return names
+        return [name for name in names if name in _own_names(change.commit) and name != CLEAN_SHUTDOWN_FILE]
 
     def _changed_halfway(self, commit: Commit) -> str | None:
         """Return what is not as some step of *commit*, of this `undo`, can have left it; None if there is nothing.
@@ -240,9 +239,9 @@ class RunUndoing:
         except FileNotFoundError:
             files = {}
         if commit.folder == LOG_DIR_ITSELF:
-            known = commit.before.keys() | commit.made
+            own_names = _own_names(commit)
             files = {
-                name: stat for name, stat in files.items() if name.removesuffix(TEMPORARY_SUFFIX) in known
+                name: stat for name, stat in files.items() if name.removesuffix(TEMPORARY_SUFFIX) in own_names
             }
         if (changed := commit.explain(files, by_inode=False)) is not None:
             return changed
@@ -263,13 +262,7 @@ class RunUndoing:
             state: as the second of them found the folder.
         """
         folder = change.commit.folder
-        moved = {move.name for move in self._moves if move.folder == folder}
-        known = self._compared_names(change)
-        changed = [
-            f"{folder}/{name}"
-            for name in state.differences(folder, change)
-            if name not in moved and (known is None or name in known)
-        ]
+        changed = [f"{folder}/{name}" for name in self._changed_names(change, state)]
         if changed:
             raise UnsafeError(
                 f"{self._log_dir}: changed while run {self.run} was interrupted: {listed_text(changed, 5)}. Nothing "
@@ -376,9 +369,9 @@ class RunUndoing:
         """Whether an interrupted `undo` has entered how it takes a change back."""
         return self._journal is not None and f"{number}" in self._journal.commits
 
-    @property
+    @cached_property
     def _first_begun(self) -> int:
-        """The number of the last change that an interrupted `undo` has begun: it counts down."""
+        """The number of the last change that an interrupted `undo` had begun: it counts down."""
         assert self._journal is not None
         return min(map(int, self._journal.commits), default=len(self._changes))
 
@@ -577,3 +570,8 @@ class RunUndoing:
 
     def _stored(self, move: Moved) -> str:
         return self._saved.path(move.folder, move.saved.stored)
+
+
+def _own_names(commit: Commit) -> frozenset[str]:
+    """Return the names that count in the log dir itself, where others put files too."""
+    return frozenset(commit.before.keys() | commit.made)

@@ -1,8 +1,7 @@
 """Parts of logs in quarantine that no manifest names: an `undo` that ignored them would leave a cut, or lose them.
 
 A run that was killed before it entered them has cut nothing: the log dir has the same bytes, or more where the copy was
-begun. Otherwise a line of the
-manifest, or all of it, was lost.
+begun. Otherwise a line of the manifest, or all of it, was lost.
 """
 
 from __future__ import annotations
@@ -52,6 +51,8 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
     lost: list[LostPart] = []
     for stored in unnamed_segments(run):
         folder, name, position = origin_of(stored)
+        if name.endswith(DELETED_SUFFIX) or "/" in folder:
+            continue
         file = stored.rpartition("/")[2]
         size_bytes, digest = look_into(os.path.join(path, stored), may_skip_zeros=False)
         saved = Saved(
@@ -65,7 +66,7 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
         is_known = state.holds(folder, name, saved) or (
             position is None and begins_with(part.path, part.stored)
         )
-        if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not is_known:
+        if not is_known:
             lost.append(part)
     if lost:
         raise UnsafeError(
