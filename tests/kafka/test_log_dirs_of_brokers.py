@@ -188,7 +188,7 @@ def test_nobody_there() -> None:
     port = free_port()
     done = describe("--bootstrap-server", f"localhost:{port}", timeout=LONGEST_WAIT_SECONDS)
     assert done.exit_code == 1
-    assert_one_line(done, f"--bootstrap-server localhost:{port}: ", "REFUSED", "Remedy: ")
+    assert_one_line(done, f"--bootstrap-server localhost:{port}: ", "Connection refused", "Remedy: ")
 
 
 @pytest.fixture(scope="module", params=[KAFKA_VERSION, OLDER])

@@ -391,8 +391,8 @@ def test_folders_of_logs_that_may_not_be_listed_are_counted(
     report = estimate(sample)
     assert report.exit_code == 4
     error = report.log_dirs[0].error or ""
-    assert " and 2 more: may not be read by the user that recover runs as: " in error
-    assert ". Remedy: run recover as the broker's user, or as root" in error
+    assert " and 2 more: may not be read by the user that recover runs as (Permission denied)." in error
+    assert " Remedy: run recover as the broker's user, or as root" in error
     assert error.partition(" ")[0] in {path.name for path in closed}
 
 

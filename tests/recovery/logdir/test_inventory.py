@@ -13,7 +13,7 @@ from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings
 from recovery.logdir.duplicates import refuse_duplicates
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
-from recovery.logdir.listing import list_files
+from recovery.logdir.listing import list_files, unreadable
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -226,6 +226,14 @@ class TestFiles:
         assert problem.file == "00000000000000000000.log"
         assert problem.detail == "may not be read by the user that recover runs as (Permission denied)"
         assert problems["u-0"] == ()
+
+    def test_what_may_not_be_read_in_a_folder_is_named(self) -> None:
+        problem = unreadable(
+            "t-0", PermissionError(errno.EACCES, "Permission denied", "/data/t-0/leader-epoch")
+        )
+        assert problem.detail.endswith("(/data/t-0/leader-epoch: Permission denied)")
+        problem = unreadable("t-0", PermissionError(errno.EACCES, "Permission denied", "/data/t-0"))
+        assert problem.detail.endswith("(Permission denied)")
 
     def test_a_file_of_which_that_cannot_be_told_is_an_io_error(self, log_dir: Path, monkeypatch) -> None:
         folder = partition(log_dir, "t-0", s0=1)
