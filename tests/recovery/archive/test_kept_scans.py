@@ -37,6 +37,7 @@ from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.stores import open_archive
 from tests.brokers.tiered_broker import unpack_tiered
+from tests.documents.texts import fences
 from tests.logs.archives import made_copies, write_archive
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "kept-scans.md"
@@ -226,7 +227,7 @@ def test_the_document_has_every_column() -> None:
     assert [one or other for one, other in stated] == [str(VERSION)] * 2
     for kind, title in ((KeptSegment, "Segments"), (KeptLogs, "Logs alone")):
         section = text.partition(f"\n## {title}")[2].partition("\n## ")[0]
-        documented = re.findall(r"^\| `([^`]+)` \| (\w+) \|", section, re.M)
+        documented = re.findall(r"^(\w[\w.\[\]]*) +(\w+)", fences(section), re.M)
         columns = [leaf for field in schema_of(kind) for leaf in _leaves(field.type, field.name)]
         assert documented == columns, title
     for dtype in (PRODUCER_DTYPE, TXN_EVENT_DTYPE, TIME_INDEX_ROW_DTYPE, SEQUENCE_DTYPE, BREAK_DTYPE):
