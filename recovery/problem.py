@@ -41,6 +41,8 @@ ProblemRule = Literal[
     "another-node",
     "duplicate-directory-id",
     "metadata-place",
+    "bootstrap-checkpoint",
+    "quorum-state",
     "quarantine-place",
     # the machine
     "read-only",

@@ -224,28 +224,37 @@ def read_metadata_log(
     )
 
 
-def read_kraft_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> MetadataLogPart:
-    """Return the metadata records of a `*.checkpoint`.
+def check_kraft_snapshot(read: MetadataLogPart | MetadataLogReader, *, end_offset: int) -> None:
+    """Refuse a `*.checkpoint` that was not read to its end, or has none.
+
+    Differs: Kafka reads one without a footer as if it were whole, and has none of the topics in the rest (`kafka` of
+    the error is empty then).
+
+    Args:
+        end_offset: the one in its name; up to 0 it has no topics, and a node does without the rest of it.
 
     Raises:
-        CorruptBatchError: a batch that is damaged or cut off; the node does not start on such a snapshot.
-        MalformedMetadataError: as `read_metadata_log`.
-
-    Kafka: RecordsSnapshotReader.
-    """
-    snapshot = read_metadata_log(data, crc32c=crc32c)
-    check_kraft_snapshot(snapshot)
-    return snapshot
-
-
-def check_kraft_snapshot(read: MetadataLogPart | MetadataLogReader) -> None:
-    """Refuse a `*.checkpoint` that was not read to its end.
-
-    Raises:
-        CorruptBatchError: a batch is damaged or cut off.
+        CorruptBatchError: a batch is damaged or cut off, or batches are missing at the end.
     """
     if read.damage is not None:
         raise CorruptBatchError(f"damaged snapshot, {read.damage}", position=read.valid_bytes)
+    if end_offset and not read.has_snapshot_footer:
+        raise CorruptBatchError(
+            f"damaged snapshot, position {read.valid_bytes}: it ends without a footer: its end is lost",
+            position=read.valid_bytes,
+            kafka="",
+        )
+
+
+def is_snapshot_footer(batch: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> bool:
+    """Return whether *batch*, all bytes of one, is the last one of a `*.checkpoint`.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    octets = view_octets(batch)
+    header = check_record_batch(octets, crc32c=crc32c)
+    return header.is_control and _is_snapshot_footer(octets, 0, header)
 
 
 def _read_batch(

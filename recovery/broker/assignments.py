@@ -86,7 +86,7 @@ def read_assignments(
         snapshot = MetadataLogReader(checkpoint, crc32c=crc32c, read_record=read_assignment_record)
         for batch in snapshot.batches():
             state.replay(batch.records)
-        check_kraft_snapshot(snapshot)
+        check_kraft_snapshot(snapshot, end_offset=checkpoint_end_offset)
     for segment in segments:
         part = MetadataLogReader(
             segment, crc32c=crc32c, from_offset=checkpoint_end_offset, read_record=read_assignment_record

@@ -106,7 +106,7 @@ def read_cluster_metadata(
         snapshot = MetadataLogReader(checkpoint, crc32c=crc32c)
         for batch in snapshot.batches():
             state.replay(batch, 0)
-        check_kraft_snapshot(snapshot)
+        check_kraft_snapshot(snapshot, end_offset=checkpoint_end_offset)
         state.flush()
         max_timestamp_ms = snapshot.max_timestamp_ms
     at_load = state.broker_configs()

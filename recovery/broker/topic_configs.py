@@ -93,7 +93,7 @@ class TopicConfigs:
         broker: gives the defaults.
         records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
         overrides: settings by topic from `--topic-config`; key by key, they take precedence over the records.
-        topic_ids: of the topics in the metadata log; None if none was read.
+        topic_ids: of the topics in the metadata log; None if none was read, empty if that log has lost them.
         is_metadata_whole: whether all of that log was read: a topic that is not in the rest may be in what was not.
         is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
         is_config_complete: whether *broker* was made from all of the broker's properties.
@@ -141,8 +141,8 @@ class TopicConfigs:
         return "" if self.is_gone(topic) else None
 
     def is_gone(self, topic: str) -> bool:
-        """Return whether it is known that the cluster has no such topic."""
-        return self.topic_ids is not None and self.is_metadata_whole and topic not in self.topic_ids
+        """Return whether it is known that the cluster has no such topic: not from a metadata log that has lost all."""
+        return bool(self.topic_ids) and self.is_metadata_whole and topic not in (self.topic_ids or ())
 
     def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
         """Return whether *topic* is compacted; None if that is not known, for want of the metadata log for example."""

@@ -99,6 +99,8 @@ Rule = Literal[
     "high-watermark",
     "marker",
     "meta-properties",
+    "bootstrap-checkpoint",
+    "quorum-state",
     "another-node",
     "foreign-folder",
     "foreign-file",
@@ -195,6 +197,8 @@ REMEDIES: dict[Rule, str] = {
     "marker": "to a broker any marker says that the log dir was shut down cleanly; where that is in doubt, "
     "`recover --force` ignores it",
     "meta-properties": "restore the file: `kafka-storage format` with the same ids writes one",
+    "bootstrap-checkpoint": "copy the file from another node, or remove it: only a new cluster needs it",
+    "quorum-state": "restore the file from a backup, or remove it: a controller forgets its vote with it",
     "another-node": "this is the log dir of another node, or a copy: check the mounts and the configuration",
     "foreign-folder": "move it out of the log dir",
     "foreign-file": "move it out of the partition's folder",

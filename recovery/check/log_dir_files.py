@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from recovery.check.finding import Finding, Rule, unreadable
 from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.logdir.listing import is_log_name, no_folder, other_kind
+from recovery.logdir.node_files import node_faults
 from recovery.read.file_system import is_folder, is_link, open_file
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.clean_shutdown import read_clean_shutdown
@@ -87,6 +88,10 @@ def read_log_dir(log_dir: str, *, take: Callable[[int], None] = lambda _: None) 
     except FormatError as error:
         _add(files, META_PROPERTIES, "meta-properties", str(error))
     _list_folders(files)
+    if any(folder.name == CLUSTER_METADATA_FOLDER for folder in files.folders):
+        for fault in node_faults(log_dir):
+            files.sizes.setdefault(fault.file, 0)
+            _add(files, fault.file, fault.rule, fault.detail)
     if data is None and META_PROPERTIES not in files.sizes:
         _add(files, META_PROPERTIES, "meta-properties", "the file is missing: a broker does not start")
     return files

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HEADER_ROW_DTYPE, HeaderRows, HeaderWalk, WalkEnd, walk_headers
+from native.crc32c import crc32c_of_bytes
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.check.finding import Finding, Rule
@@ -35,7 +36,8 @@ from recovery.load.limits import MAX_LOG_BYTES
 from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.windows import Window, Windows, feed, thread_buffer
 from segfmt import byte_layout
-from segfmt.filenames import offset_index_name, time_index_name
+from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, offset_index_name, time_index_name
+from segfmt.metadata_log import is_snapshot_footer
 from segfmt.offset_index import view_offset_index
 from segfmt.time_index import view_time_index
 
@@ -72,6 +74,7 @@ class _SegmentCheck:
         self._scanner: SegmentScanner | None = None
         self._snapshot_offsets = list(task.snapshot_offsets)
         self._end = 0
+        self._last_batch: bytes | None = None
 
     def run(self) -> SegmentResult:
         task, result = self._task, self._result
@@ -109,6 +112,7 @@ class _SegmentCheck:
         if self._end > MAX_LOG_BYTES:
             detail = f"{self._end:,} bytes; more than {MAX_LOG_BYTES:,} stop a broker (KafkaException)"
             self._find(None, "segment-size", detail)
+        self._judge_kraft_snapshot()
         result.findings += self._batches.findings
         self._index.finish(self._end, is_whole=result.is_whole)
         self._time_index.finish(is_whole=result.is_whole)
@@ -172,6 +176,15 @@ class _SegmentCheck:
         is_empty = not len(self._time_index.entries)
         if self._time_index.file in result.checked_bytes and (task.is_tiered or task.is_flushed or is_empty):
             self._time_index.judge_end(may_be_empty=not task.is_tiered)
+
+    def _judge_kraft_snapshot(self) -> None:
+        """Find a snapshot of the metadata log that was cut between two batches, or emptied."""
+        task, result = self._task, self._result
+        is_snapshot = task.is_metadata_log and task.log.endswith(KRAFT_SNAPSHOT_SUFFIX)
+        if not is_snapshot or not result.is_whole or result.findings:
+            return
+        if self._last_batch is None or not is_snapshot_footer(self._last_batch, crc32c=crc32c_of_bytes):
+            self._find(self._end, "cut-end", "a snapshot that ends without a footer: its end is lost")
 
     # -- the log ---------------------------------------------------------------------------------------------
 
@@ -249,6 +262,8 @@ class _SegmentCheck:
         self._time_index.take(good)
         if self._records is not None:
             self._records.take(window.between(first, end), good)
+        if self._task.is_metadata_log:
+            self._last_batch = bytes(window.between(int(good["position"][-1]), end))
         self._reading.on_bytes(end - first)
 
     def _find_skipped(self, scan: RawScan) -> None:

@@ -268,7 +268,8 @@ def _metadata(
         metadata = load_cluster_metadata(folder)
     except FormatError as error:
         why = f"the topics' settings cannot be read from it. Remedy: {remedy}"
-        unreadable(f"{folder}: {error} ({error.kafka}: the node does not start)", why)
+        outcome = f"{error.kafka}: the node does not start" if error.kafka else "a node starts without it"
+        unreadable(f"{folder}: {error} ({outcome})", why)
         return None
     except PermissionError as error:
         why = (
@@ -279,4 +280,10 @@ def _metadata(
     if metadata.damage is not None:
         text = f"{folder}: settings are read up to offset {metadata.end_offset}: {metadata.damage}"
         remarks.append(Remark(text=text))
+    if not metadata.topic_ids and (others := sorted(topics_here - {CLUSTER_METADATA_TOPIC})):
+        text = (
+            f"{folder}: it has no topic at all, and there are logs of {listed_text(others, _MOST_NAMED)}: has it lost "
+            f"records? They get the broker's default settings. Remedy: {remedy}"
+        )
+        remarks.append(Remark(text=text, level="warning"))
     return metadata

@@ -17,7 +17,7 @@ from recovery.broker.settings import Layer
 from recovery.errors import UnsafeError, UsageError
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import possible_roots
-from recovery.read.file_system import absolute, is_folder, is_same, is_there, nearest
+from recovery.read.file_system import absolute, is_file, is_folder, is_link, is_same, is_there, nearest
 from recovery.several import refuse_no_mapping, several
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
@@ -277,6 +277,12 @@ def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...
                 f"log.dirs: {root}: the quarantine of {log_dir} would be in this folder, which is a log dir itself. "
                 "Remedy: choose another place with --quarantine-dir"
             )
+        with suppress(OSError):  # it goes offline for that
+            if is_link(root) and (inside := _log_dir_of(root, log_dirs)) is not None:
+                raise UsageError(
+                    f"log.dirs: {root}: a link into the log dir {inside}, where a broker takes folders for logs. "
+                    "Remedy: remove the link, or choose another place with --quarantine-dir"
+                )
         if len(os.fsencode(os.path.basename(root))) > _LONGEST_NAME_BYTES:
             raise UsageError(
                 f"--quarantine-dir {quarantine}: the folder for {log_dir} in it would have a name of more than "
@@ -286,12 +292,25 @@ def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...
 
 def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
     """Refuse a quarantine that a broker would take for a log."""
+    log_dir = _log_dir_of(quarantine, dirs)
+    if log_dir is not None:
+        raise UsageError(
+            f"--quarantine-dir {quarantine}: inside the log dir {log_dir}, where a broker takes folders "
+            "for logs. Remedy: choose a folder outside of it, or leave the option out"
+        )
+
+
+def _log_dir_of(path: str, dirs: tuple[str, ...]) -> str | None:
+    """Return in which log dir *path* lies, one of *dirs* or one that is not named here; None if in none."""
     for log_dir in dirs:
-        if _is_inside(quarantine, log_dir):
-            raise UsageError(
-                f"--quarantine-dir {quarantine}: inside the log dir {log_dir}, where a broker takes folders "
-                "for logs. Remedy: choose a folder outside of it, or leave the option out"
-            )
+        if _is_inside(path, log_dir):
+            return log_dir
+    above = os.path.realpath(nearest(path))
+    while not is_file(os.path.join(above, META_PROPERTIES)):
+        if above == os.path.dirname(above):
+            return None
+        above = os.path.dirname(above)
+    return above
 
 
 def _refuse_nested(dirs: tuple[str, ...]) -> None:

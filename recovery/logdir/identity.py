@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from recovery.errors import reason_text
 from recovery.logdir.listing import other_kind
+from recovery.logdir.node_files import node_faults
 from recovery.logdir.user import access_remedy
 from recovery.problem import Problem, ProblemRule
 from recovery.read.file_system import is_folder, is_there, read_small
@@ -103,9 +104,11 @@ def identify(
     if node_id is None:
         identity.node_id = next((meta.node_id for meta in meta_of.values() if meta.node_id is not None), None)
     identity.problems = {log_dir: tuple(dir_problems) for log_dir, dir_problems in problems.items()}
+    for log_dir in with_metadata:
+        blockers.setdefault(log_dir, []).extend(fault.problem() for fault in node_faults(log_dir))
     for log_dir, problem in _misplaced(with_metadata, metadata_log_dir):
         blockers.setdefault(log_dir, []).append(problem)
-    identity.blockers = {log_dir: tuple(dir_blockers) for log_dir, dir_blockers in blockers.items()}
+    identity.blockers = {log_dir: tuple(found) for log_dir, found in blockers.items() if found}
     return identity
 
 

@@ -31,7 +31,6 @@ from recovery.plan.actions import (
 )
 from recovery.plan.commit import Commit
 from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
-from recovery.printable import printable
 from recovery.quantity import listed_text
 from recovery.read.file_system import is_folder, is_there, look_at
 from recovery.saved.kept_marker import KeptMarker, without_marker
@@ -48,7 +47,7 @@ from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
 from recovery.write.quarantine import manifest_entries
 from recovery.write.take_out import remove_taken_out, take_out
-from recovery.write.undo_notice import UNDO_NOTICE, remove_undo
+from recovery.write.undo_notice import UNDO_NOTICE, remove_undo, way_out
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 _TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
@@ -189,12 +188,14 @@ class RunUndoing:
             if self._is_in_the_way(move, last.get(move.folder))
         ]
         if changed:
+            is_entered = is_there(os.path.join(self._log_dir, UNDO_NOTICE))
             raise UnsafeError(
                 f"{self._log_dir}: changed since run {self.run} recovered it: {listed_text(changed, 5)}. "
                 "Nothing was changed, and the bytes stay in quarantine. Remedy: if a later run made the changes, take "
                 "that back first: it may have another --quarantine-dir, or an earlier name if the clock was set back; "
                 "there is no remedy if a broker was at work, or if that run was purged; quarantine list --verify tells "
                 "whether the manifest is whole"
+                + (f"; then {way_out(self._log_dir, None)}" if is_entered else "")
             )
 
     def _refuse_changed_meanwhile(
@@ -210,13 +211,10 @@ class RunUndoing:
         else:
             changed = next(iter(self._changed_names(change, state)), None)
         if changed is not None:
-            notice = os.path.join(self._log_dir, UNDO_NOTICE)
             raise UnsafeError(
                 f"{self._log_dir}: changed since the undo of run {self.run} was interrupted: {folder}/{changed}. "
                 "Nothing more was changed, and all that was saved is in quarantine still. Remedy: put that back as it "
-                "was, if it was not a broker, and undo again; or end the undo where it is: remove "
-                f"{printable(notice)} and {printable(journal.path)}, run recover, and put back by hand what "
-                "quarantine list -v shows"
+                f"was, if it was not a broker, and undo again; or {way_out(self._log_dir, journal.path)}"
             )
 
     def _changed_names(self, change: Change, state: LogDirState) -> list[str]:

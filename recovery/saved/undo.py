@@ -21,6 +21,7 @@ from recovery.logdir.quarantine_place import (
     run_order,
     started_ms_of,
 )
+from recovery.logdir.undo_command import undo_command
 from recovery.saved.log_dir_state import LogDirState
 from recovery.saved.run_undoing import LogDirUndo, RunUndoing
 from recovery.saved.runs import run_names
@@ -35,6 +36,7 @@ from recovery.write.undo_notice import (
     enter_undo,
     entered_undo,
     journal_in,
+    left_dirs,
     refuse_entered_undo,
     refuse_interrupted_recovery,
     remove_undo,
@@ -87,14 +89,13 @@ def undo(
         for undoing in itertools.chain(*undone.values()):
             journals.callback(undoing.close)
         for log_dir, runs in undone.items():
-            state = LogDirState(log_dir)
-            for undoing in runs:
-                undoing.check(state)
-            for root in quarantine_roots(log_dir, quarantine_dir):
-                for name in run_names(root, with_manifest=False):
-                    # What lies in an earlier one was cut before, and is to stay there
-                    if not runs or run_order(name) >= run_order(runs[-1].run):
-                        refuse_unnamed(log_dir, os.path.join(root, name), state)
+            try:
+                _check(log_dir, runs, quarantine_roots(log_dir, quarantine_dir))
+            except UnsafeError as error:
+                if others := [other for other in undone if undone[other] and other != log_dir]:
+                    alone = undo_command(others, quarantine_dir, run=run)
+                    raise UnsafeError(f"{error}; {log_dir} left out, this may work: {alone}") from error
+                raise
         if not dry_run:
             _enter(undone)
             tally.expect(sum(undoing.change_count for runs in undone.values() for undoing in runs))
@@ -114,6 +115,22 @@ def undo(
         )
 
 
+def _check(log_dir: str, runs: Sequence[RunUndoing], roots: Iterable[str]) -> None:
+    """Refuse if *runs* cannot be taken back, or leave something that they have set aside.
+
+    Raises:
+        UnsafeError: nothing was changed by this command.
+    """
+    state = LogDirState(log_dir)
+    for undoing in runs:
+        undoing.check(state)
+    for root in roots:
+        for name in run_names(root, with_manifest=False):
+            # What lies in an earlier one was cut before, and is to stay there
+            if not runs or run_order(name) >= run_order(runs[-1].run):
+                refuse_unnamed(log_dir, os.path.join(root, name), state)
+
+
 def _chosen_in(
     log_dirs: Collection[str], quarantine_dir: str | None, run: str | None, *, dry_run: bool
 ) -> dict[str, list[RunUndoing]]:
@@ -127,7 +144,9 @@ def _chosen_in(
     ]
     if not (entered or resumed_dirs):
         return {log_dir: _chosen(log_dir, roots[log_dir], run, None, dry_run=dry_run) for log_dir in log_dirs}
-    last_runs = {log_dir: last for entry in entered.values() for log_dir, last in entry.log_dirs.items()}
+    last_runs = {
+        log_dir: entry.log_dirs[log_dir] for entry in entered.values() for log_dir in left_dirs(entry)
+    }
     last_runs = {
         log_dir: last
         for log_dir, last in last_runs.items()

@@ -169,11 +169,41 @@ def refuse_entered_undo(log_dir: str) -> None:
         _refuse(log_dir, entered)
 
 
+def left_dirs(entered: EnteredUndo) -> tuple[str, ...]:
+    """Return the log dirs in which an `undo` has not ended.
+
+    It enters itself in all of them, in order, before it begins one. So where the file is missing it is done, or
+    somebody has ended it as `way_out` says; unless it was killed while it entered itself.
+
+    Raises:
+        OSError: one of them cannot be looked at.
+    """
+    entries = {log_dir: entered_undo(log_dir) for log_dir in entered.log_dirs}
+    is_begun = any(
+        entry is not None and is_there(os.path.join(entry.root, UNDO_JOURNAL)) for entry in entries.values()
+    )
+    is_entered = [entry is not None for entry in entries.values()]
+    return tuple(
+        log_dir
+        for number, log_dir in enumerate(entries)
+        if is_entered[number] or not (is_begun or any(is_entered[number:]))
+    )
+
+
+def way_out(log_dir: str, journal: str | None) -> str:
+    """Return how an `undo` that cannot be finished in *log_dir* is ended there; *journal* is its journal's path."""
+    files = [printable(path) for path in (os.path.join(log_dir, UNDO_NOTICE), journal) if path is not None]
+    return (
+        f"end the undo where it is: remove {' and '.join(files)}, run recover, and put back by hand what "
+        "quarantine list -v shows"
+    )
+
+
 def _refuse(log_dir: str, entered: EnteredUndo) -> NoReturn:
     remedy = "let it finish first, with the --quarantine-dir that it had"
-    if entered.log_dirs:
+    if left := left_dirs(entered):
         place = given_place(log_dir, os.path.join(entered.root, entered.last_run))
-        remedy = f"let it finish first: {undo_command(tuple(entered.log_dirs), place)}"
+        remedy = f"let it finish first: {undo_command(left, place)}"
     if not entered.root:
         notice = os.path.join(log_dir, UNDO_NOTICE)
         remedy += f". {notice} names no quarantine; if no undo has been at work here, remove it"

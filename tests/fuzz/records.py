@@ -23,7 +23,7 @@ from segfmt.message_set import (
     read_message,
     read_messages,
 )
-from segfmt.metadata_log import read_kraft_snapshot, read_metadata_log
+from segfmt.metadata_log import read_metadata_log
 from segfmt.metadata_record import (
     ApiKey,
     ConfigRecord,
@@ -264,7 +264,6 @@ def _metadata_record(data: bytes) -> None:
 
 def _metadata_log(data: bytes) -> None:
     for candidate in (data, seal_batches(data)):
-        _survive(read_kraft_snapshot, candidate)
         try:
             part = read_metadata_log(candidate, crc32c=reference.crc32c)
         except MalformedMetadataError:

@@ -26,12 +26,22 @@ def with_a_wrong_checkpoint(sample: Sample) -> None:
     (sample.log_dirs[1] / "replication-offset-checkpoint").write_text("nonsense")
 
 
+def with_an_emptied(name: str) -> Callable[[Sample], None]:
+    def obstruct(sample: Sample) -> None:
+        (sample.log_dirs[0] / name).write_bytes(b"")
+
+    return obstruct
+
+
 @pytest.mark.parametrize(
     ("obstruct", "line"),
     [
         (without_meta_properties, "No `meta.properties` found in"),
         (with_metadata_elsewhere, "Found unexpected metadata location"),
         (with_a_wrong_checkpoint, "Stopping serving logs in dir"),
+        (with_an_emptied("bootstrap.checkpoint"), "No FeatureLevelRecord for metadata.version was found"),
+        (with_an_emptied("__cluster_metadata-0/quorum-state"), "EOFException: File ended prematurely"),
+        (with_an_emptied("__cluster_metadata-0/partition.metadata"), "Encountered fatal fault"),
     ],
 )
 def test_a_broker_does_not_use_what_was_recovered(
@@ -41,9 +51,9 @@ def test_a_broker_does_not_use_what_was_recovered(
     obstruct(sample)
     done = recover(sample)
     assert done.exit_code == 4
-    first, second = done.report["logDirs"]
-    assert (first["problems"], len(second["problems"])) == ([], 1)
-    assert second["status"] == "recovered"
+    sound, stopping = sorted(done.report["logDirs"], key=lambda log_dir: len(log_dir["problems"]))
+    assert (sound["problems"], len(stopping["problems"])) == ([], 1)
+    assert stopping["status"] == "recovered"
     with broker_of(sample, ram_path / "work") as broker:
         broker.launch()
         if line.startswith("Stopping"):

@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from segfmt import metadata_log
 from segfmt.compression import Codec, compress
 from segfmt.errors import CorruptBatchError, FormatError, MalformedMetadataError
-from segfmt.metadata_log import BytesOnDisk, MetadataLogReader, read_kraft_snapshot, read_metadata_log
+from segfmt.metadata_log import (
+    BytesOnDisk,
+    MetadataLogReader,
+    check_kraft_snapshot,
+    is_snapshot_footer,
+    read_metadata_log,
+)
 from segfmt.metadata_record import (
     ApiKey,
     ConfigRecord,
@@ -120,13 +126,13 @@ def test_golden_metadata_log():
 
 
 def test_golden_snapshots():
-    features = read_kraft_snapshot(golden("bootstrap.checkpoint"))
+    features = read_metadata_log(golden("bootstrap.checkpoint"))
     assert features.has_snapshot_footer
     levels = {
         one.name: one.feature_level for one in features.batches[0].records if hasattr(one, "feature_level")
     }
     assert levels["metadata.version"] == 30
-    voters = read_kraft_snapshot(golden("voters.checkpoint"))
+    voters = read_metadata_log(golden("voters.checkpoint"))
     assert voters.has_snapshot_footer
     assert voters.batches == ()
 
@@ -182,9 +188,23 @@ def test_damage_ends_a_log_and_refuses_a_snapshot():
     assert "CRC" in part.damage
     assert len(part.batches) == 1
     with pytest.raises(CorruptBatchError):
-        read_kraft_snapshot(bytes(data))
+        check_kraft_snapshot(part, end_offset=0)
     with pytest.raises(CorruptBatchError):
-        read_kraft_snapshot(golden("bootstrap.checkpoint")[:-1])
+        check_kraft_snapshot(read_metadata_log(golden("bootstrap.checkpoint")[:-1]), end_offset=0)
+
+
+def test_a_snapshot_has_to_end_with_its_footer():
+    whole = golden("voters.checkpoint")
+    footer = whole[-75:]
+    check_kraft_snapshot(read_metadata_log(whole), end_offset=1)
+    for end in (0, len(whole) - len(footer)):
+        part = read_metadata_log(whole[:end])
+        assert part.damage is None
+        check_kraft_snapshot(part, end_offset=0)  # as formatting writes it, without a topic
+        with pytest.raises(CorruptBatchError, match=f"position {end}: it ends without a footer"):
+            check_kraft_snapshot(part, end_offset=1)
+    assert is_snapshot_footer(footer)
+    assert not is_snapshot_footer(whole[: -len(footer)])
 
 
 def test_zeros_behind_a_log_are_damage():

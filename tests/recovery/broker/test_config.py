@@ -217,12 +217,15 @@ def test_the_topic_id_is_the_clusters():
     assert topics(topics=["t"]).settings_of("u").topic_id == ""
 
 
-def test_a_topic_may_be_in_what_was_not_read_of_the_metadata_log():
+def test_a_topic_may_be_in_what_was_not_read_of_the_metadata_log_or_what_it_has_lost():
     configs = topics(topics=["t"], is_metadata_whole=False, remote__log__storage__system__enable="true")
     assert configs.settings_of("u").topic_id is None
     assert [configs.settings_of(topic).remote_log_known for topic in ("t", "u")] == [True, False]
     whole = replace(configs, is_metadata_whole=True)
     assert whole.settings_of("u").remote_log_known
+    emptied = replace(whole, topic_ids={})
+    assert not emptied.settings_of("u").remote_log_known
+    assert not emptied.is_gone("u")
 
 
 def test_precedence_key_by_key():

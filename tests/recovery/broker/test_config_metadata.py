@@ -23,6 +23,7 @@ from segfmt.record_batch import RecordBatchHeader, encode_record_batch
 from tests.logs.samples import unpack
 from tests.segfmt.golden_files import golden
 
+FOOTER_BYTES = 75  # a batch of one control record
 BEGIN, END, ABORT = (
     TransactionRecord(api_key=key)
     for key in (ApiKey.BEGIN_TRANSACTION, ApiKey.END_TRANSACTION, ApiKey.ABORT_TRANSACTION)
@@ -70,6 +71,10 @@ def log(*batches, base_offset=0):
         parts.append(batch(records, base_offset))
         base_offset += len(records)
     return b"".join(parts)
+
+
+def snapshot_of(*batches):
+    return log(*batches) + golden("voters.checkpoint")[-FOOTER_BYTES:]
 
 
 def topic_configs(*batches):
@@ -143,7 +148,9 @@ def test_topic_removed_in_a_later_read_with_new_settings_in_it():
 
 
 def test_broker_settings_in_force_are_those_of_the_snapshot():
-    snapshot = log([config("", "log.preallocate", "true", 4), config("1", "log.segment.bytes", "5", 4)])
+    snapshot = snapshot_of(
+        [config("", "log.preallocate", "true", 4), config("1", "log.segment.bytes", "5", 4)]
+    )
     newer = [config("", "log.preallocate", "false", 4), config("1", "x", "y", 4), config("2", "z", "1", 4)]
     metadata = read_cluster_metadata(snapshot, [log(newer, base_offset=2)], checkpoint_end_offset=2)
     assert metadata.cluster_default == {"log.preallocate": "true"}
@@ -154,7 +161,7 @@ def test_broker_settings_in_force_are_those_of_the_snapshot():
 
 
 def test_records_below_the_snapshots_end_are_not_applied_again():
-    snapshot = log([topic("t"), config("t", "a", "2")])
+    snapshot = snapshot_of([topic("t"), config("t", "a", "2")])
     whole = log([topic("t"), config("t", "a", "1")], [config("t", "a", "2"), config("t", "b", "1")])
     metadata = read_cluster_metadata(snapshot, [whole], checkpoint_end_offset=3)
     assert metadata.topic_configs == {"t": {"a": "2", "b": "1"}}
@@ -176,10 +183,14 @@ def test_torn_tail_ends_the_log():
 
 
 def test_damaged_snapshot_is_refused():
-    snapshot = bytearray(log([topic("t")]))
-    snapshot[-1] ^= 1
-    with pytest.raises(CorruptBatchError):
-        read_cluster_metadata(bytes(snapshot), [])
+    snapshot = snapshot_of([topic("t")])
+    flipped = bytearray(snapshot)
+    flipped[-1] ^= 1
+    with pytest.raises(CorruptBatchError, match="CRC"):
+        read_cluster_metadata(bytes(flipped), [])
+    for end in (0, len(snapshot) - FOOTER_BYTES):
+        with pytest.raises(CorruptBatchError, match=f"position {end}: it ends without a footer"):
+            read_cluster_metadata(snapshot[:end], [], checkpoint_end_offset=1)
 
 
 def test_log_without_its_beginning_is_refused():
@@ -187,7 +198,7 @@ def test_log_without_its_beginning_is_refused():
         read_cluster_metadata(None, [log([topic("t")], base_offset=5)])
     with pytest.raises(MalformedMetadataError, match="ends at 4"):
         read_cluster_metadata(
-            log([topic("t")]), [log([topic("u", 2)], base_offset=5)], checkpoint_end_offset=4
+            snapshot_of([topic("t")]), [log([topic("u", 2)], base_offset=5)], checkpoint_end_offset=4
         )
 
 

@@ -185,3 +185,24 @@ def test_quarantine_inside_a_log_dir_by_another_mount(tmp_path: Path) -> None:
         done = recover(sample, "--quarantine-dir", place / "kept")
     assert done.exit_code == 1
     assert_one_line(done, f"inside the log dir {sample.log_dirs[0]}")
+
+
+def test_quarantine_inside_a_log_dir_that_is_not_named(tmp_path: Path) -> None:
+    """Its broker would take the folder for a log, and not start."""
+    sample = unpack("crashed-v0-v1", tmp_path)
+    named, other = sample.log_dirs
+    done = run("recover", "--log-dirs", named, "--quarantine-dir", other / "kept", "--progress", "none")
+    assert done.exit_code == 1
+    assert_one_line(done, f"--quarantine-dir {other}/kept: inside the log dir {other}, where a broker takes")
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_quarantine_by_a_link_into_a_log_dir(number: int, tmp_path: Path) -> None:
+    sample = unpack("crashed-v0-v1", tmp_path)
+    place = sample.log_dirs[0].with_name(f"{sample.log_dirs[0].name}.quarantine")
+    place.symlink_to(sample.log_dirs[number])
+    found = footprint(sample.log_dirs[number])
+    done = recover(sample)
+    assert done.exit_code == 1
+    assert_one_line(done, f"{place}: a link into the log dir {sample.log_dirs[number]}", "remove the link")
+    assert footprint(sample.log_dirs[number]) == found

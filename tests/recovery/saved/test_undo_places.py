@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -150,7 +151,8 @@ def test_an_interrupted_undo_of_several_log_dirs_takes_back_what_it_was_to_and_n
             is_first_ending = (
                 names[0] not in unfinished and (quarantine_of(log_dirs[0]) / UNDO_JOURNAL).exists()
             )
-            left_dirs = ",".join(names[:1] if is_first_ending else names)
+            begun_or_next = names if names[0] in unfinished else names[1:]
+            left_dirs = ",".join(names[:1] if is_first_ending else begun_or_next)
             with pytest.raises(UnsafeError, match=f"let it finish first: .* --log-dirs {left_dirs}$"):
                 recover(samples[0], log_dirs)
             left = {one.log_dir for one in undo(names, run=run) if one.is_left}
@@ -164,3 +166,57 @@ def test_an_interrupted_undo_of_several_log_dirs_takes_back_what_it_was_to_and_n
         if not was_killed:
             break
     assert kills_in_between > 3
+
+
+def follow(refusal: str, sample: Sample, log_dirs: list[Path]) -> None:
+    """Do what the messages of `undo` and `recover` say, until the log dirs can be recovered."""
+    files = refusal.partition("end the undo where it is: remove ")[2].partition(", run recover")[0]
+    for path in files.split(" and "):
+        Path(path).unlink()
+    for _ in log_dirs:
+        try:
+            recover(sample, log_dirs)
+        except UnsafeError as refused:
+            told = str(refused).partition("let it finish first: ")[2]
+            with suppress(UnsafeError):
+                undo(told.partition(" --log-dirs ")[2].split(","))
+                continue
+            with pytest.raises(UnsafeError, match="this may work: ") as left_out:
+                undo(told.partition(" --log-dirs ")[2].split(","))
+            undo(str(left_out.value).partition("this may work: ")[2].partition(" --log-dirs ")[2].split(","))
+        else:
+            return
+    pytest.fail(f"no way out: {refusal}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("changed", [0, 1])
+def test_the_way_out_of_an_undo_of_several_log_dirs_leads_out(
+    samples: list[Sample], ram_path: Path, changed: int
+) -> None:
+    """Of two log dirs, one has changed since the kill; whatever is typed is what the messages say."""
+    place, backup = ram_path / "place", ram_path / "backup"
+    place.mkdir()
+    state = MADE_STATES["two log dirs"]
+    state.make({samples[0].name: samples[0]}, place)
+    log_dirs = state.paths(place)
+    names = list(map(str, log_dirs))
+    recover(samples[0], log_dirs)
+    place.rename(backup)
+    ways_out = 0
+    for number in count(1, 3):
+        shutil.copytree(backup, place, symlinks=True)
+        was_killed = killed_at(number, lambda: undo(names))
+        if all((log_dir / UNDO_NOTICE).exists() for log_dir in log_dirs):
+            for log in log_dirs[changed].glob("*/*.log"):
+                with log.open("ab") as file:
+                    file.write(bytes([1]) * 3)
+            try:
+                undo(names)  # all logs of that log dir may be back already
+            except UnsafeError as refused:
+                ways_out += 1
+                follow(str(refused), samples[0], log_dirs)
+        shutil.rmtree(place)
+        if not was_killed:
+            break
+    assert ways_out > 3
