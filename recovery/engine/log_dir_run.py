@@ -25,6 +25,7 @@ from recovery.engine.forecast import most_busy_threads
 from recovery.engine.groups import CommitGroup
 from recovery.engine.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.engine.job import LogDirJob
+from recovery.engine.kept_place import located
 from recovery.engine.log_dir_handoff import finish_handoff, finish_unmarking, write_handoff
 from recovery.engine.outcomes import PartitionResult
 from recovery.engine.partition_report import (
@@ -386,7 +387,9 @@ class LogDirRun:
     def _untold_cuts(self) -> tuple[EarlierCut, ...]:
         """Notify observers of what earlier runs have cut without reporting it, and return it."""
         reports = (result.report for result in self._queue.results.values())
-        cuts = untold(self._job.earlier_cuts, reports)
+        cuts = located(
+            self._job.log_dir, self._job.options.quarantine_dir, untold(self._job.earlier_cuts, reports)
+        )
         for cut in cuts:
             self._notify(_earlier_cut_event(self._inventory.log_dir, cut))
         return cuts

@@ -21,6 +21,7 @@ from multiprocessing.connection import Pipe
 from recovery.engine.cut_ledger import untold, untold_in
 from recovery.engine.handoff import reported_marker
 from recovery.engine.job import LogDirJob
+from recovery.engine.kept_place import located
 from recovery.engine.partition_report import failed_reports, log_dir_report, refused_reports
 from recovery.engine.report import LogDirReport
 from recovery.engine.resume import RunJournal
@@ -183,7 +184,9 @@ class LogDirProcess:
             repairs=job.repairs,
             quarantine=run_folder,
             error=error_text(error),
-            earlier_cuts=untold(untold_in(job.log_dir), partitions),
+            earlier_cuts=located(
+                job.log_dir, job.options.quarantine_dir, untold(untold_in(job.log_dir), partitions)
+            ),
         )
 
     def _left_behind(self) -> tuple[str | None, frozenset[str]]:

@@ -146,8 +146,8 @@ class EarlierMove(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.path}: moved away by --repair of an earlier run, at {time_text(self.time_ms)}: {self.reason}; "
-            f"kept in {self.quarantine}"
+            f"{self.path}: moved to {self.quarantine} by --repair of an earlier run, at {time_text(self.time_ms)}: "
+            f"{self.reason}"
         )
 
 
@@ -160,6 +160,7 @@ class EarlierCut:
         time_ms: when that was, ms since 1970.
         quarantine: the folder of that run, which holds what was cut.
         holes: offsets that were missing in what it read.
+        kept_in: where that folder is now; None if it is not there.
         is_made: whether that run has entered that the cut was made.
         before: the files that were to be cut; only the ledger uses them.
     """
@@ -167,6 +168,7 @@ class EarlierCut:
     partition: str
     time_ms: int
     quarantine: str | None
+    kept_in: str | None = None
     cuts: tuple[Cut, ...] = ()
     holes: tuple[Hole, ...] = ()
     is_made: bool = False
@@ -187,12 +189,21 @@ class EarlierCut:
         """Record batches among them."""
         return sum(cut.batch_count for cut in self.cuts)
 
+    @property
+    def kept_text(self) -> str:
+        """Where what was cut lies; empty if it was not kept."""
+        if self.quarantine is None:
+            return ""
+        if self.kept_in is None:
+            return f"was kept in {self.quarantine}, which is not there any more"
+        return f"kept in {self.kept_in}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the object of this cut in the JSON report."""
         return {
             "partition": self.partition,
             "timeMs": self.time_ms,
-            "quarantine": self.quarantine,
+            "quarantine": self.kept_in,
             "truncatedBytes": self.truncated_bytes,
             "truncatedBatches": self.truncated_batches,
             "cuts": [_cut_to_json(cut) for cut in self.cuts],
@@ -205,11 +216,11 @@ class EarlierCut:
         when = self.time_text
         if not self.cuts:
             return f"{self.partition}: found by an earlier run, at {when}: {'; '.join(map(str, self.holes))}"
-        kept_in = f"; kept in {self.quarantine}" if self.quarantine else ""
+        kept = f"; {self.kept_text}" if self.kept_text else ""
         return (
             f"{self.partition}: cut by an earlier run, at {when}: "
             f"{exact_bytes_text(self.truncated_bytes)}, "
-            f"{count_text(self.truncated_batches, 'batch', 'batches')}{kept_in}"
+            f"{count_text(self.truncated_batches, 'batch', 'batches')}{kept}"
         )
 
 

@@ -268,8 +268,8 @@ def _earlier_lines(log_dir: str, loss: EarlierCut) -> Iterator[str]:
     yield f"EARLIER {path}: cut by an earlier run, at {loss.time_text}: {loss_text(loss.cuts)}"
     yield from _each_cut(loss.cuts)
     yield from (f"    {hole}" for hole in loss.holes)
-    if loss.quarantine is not None:
-        yield f"    kept in {loss.quarantine}"
+    if loss.kept_text:
+        yield f"    {loss.kept_text}"
 
 
 def _each_cut(cuts: Sequence[Cut]) -> Iterator[str]:
@@ -523,7 +523,7 @@ def _kept_runs(report: RecoveryReport) -> tuple[dict[str, list[str]], set[str]]:
         if log_dir.is_begun if report.dry_run else log_dir.status in _UNFINISHED:
             continue
         earlier = sorted(log_dir.earlier_cuts, key=lambda cut: cut.time_ms, reverse=True)
-        folders = [cut.quarantine for cut in earlier if cut.quarantine]
+        folders = [cut.kept_in for cut in earlier if cut.kept_in]
         if not report.dry_run and log_dir.quarantine:
             if log_dir.repairs or any(one.is_changed for one in log_dir.partitions):
                 folders.insert(0, log_dir.quarantine)

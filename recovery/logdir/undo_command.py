@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from recovery.logdir.quarantine_place import given_place
+from recovery.logdir.quarantine_place import given_place, possible_roots
 from recovery.printable import shell_line
+from recovery.read.file_system import is_same
 
 
 def undo_commands(
@@ -27,6 +28,9 @@ def undo_commands(
     together: dict[tuple[str | None, int, str | None], list[str]] = {}
     ranks: Counter[tuple[str | None, int, str | None]] = Counter()
     for log_dir, folders in kept.items():
+        found = [folder for folder in folders if _is_found(log_dir, folder)]
+        yield from _moves_first(log_dir, [folder for folder in folders if folder not in found], does)
+        folders = found
         run_counts = Counter(
             (given_place(log_dir, folder), os.path.basename(folder) if folder in handed_over else None)
             for folder in folders
@@ -39,6 +43,19 @@ def undo_commands(
         this = f"this {does}" if run_count == 1 else f"this, {run_count} times, {does} run by run"
         this = f"after that, {this}" if ranks[place, run_count, run] else this
         yield f"{this}: {undo_command(together[place, run_count, run], place, run=run)}"
+
+
+def _is_found(log_dir: str, folder: str) -> bool:
+    """Whether `undo` of *log_dir* looks for a run where *folder* is: not after the log dir was moved alone."""
+    root = os.path.dirname(folder)
+    roots = possible_roots(log_dir, given_place(log_dir, folder))
+    return root in roots or any(is_same(root, one) for one in roots)
+
+
+def _moves_first(log_dir: str, folders: Iterable[str], does: str) -> Iterator[str]:
+    for root in dict.fromkeys(os.path.dirname(folder) for folder in folders):
+        place = possible_roots(log_dir, None)[0]
+        yield f"this {does}, once {root} is moved to {place}: {undo_command([log_dir], None)}"
 
 
 def undo_command(log_dirs: Collection[str], quarantine_dir: str | None, *, run: str | None = None) -> str:

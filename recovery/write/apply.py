@@ -224,7 +224,7 @@ def _steps(
         ):
             yield folder  # an index vouches for its segment; a broker that finds no .swap keeps old snapshots
             has_unsynced_names = has_unsynced_removals = False
-        _do(folder, action, open_saved)
+        _do(folder, commit, action, open_saved)
         if isinstance(action, RenameFile | LinkFile):
             yield folder  # a later cut must not reach the disk before the segments after it are gone
             has_unsynced_names = has_unsynced_removals = False
@@ -237,7 +237,7 @@ def _steps(
         yield folder
 
 
-def _do(folder: str, action: Action, open_saved: OpenSaved) -> None:
+def _do(folder: str, commit: Commit, action: Action, open_saved: OpenSaved) -> None:
     match action:
         case RemoveFile(name=name):
             remove_file(f"{folder}/{name}")
@@ -246,7 +246,9 @@ def _do(folder: str, action: Action, open_saved: OpenSaved) -> None:
         case LinkFile(old=old, new=new):
             os.link(f"{folder}/{old}", f"{folder}/{new}")
         case TruncateFile(name=name, size_bytes=size_bytes):
-            truncate(f"{folder}/{name}", size_bytes)
+            first = commit.origins().get(name)
+            found_bytes = None if first is None else commit.before[first].size_bytes
+            truncate(f"{folder}/{name}", size_bytes, found_bytes=found_bytes)
         case AppendPart(name=name, position=position, size_bytes=size_bytes):
             end, source = position + size_bytes, action.source
             with contextlib.nullcontext() if source is None else open_saved(source) as read:

@@ -170,10 +170,25 @@ def _next_hole(descriptor: int, position: int, end: int) -> int:
     return min(hole, end) if hole > position else end
 
 
-def truncate(path: str, size_bytes: int) -> None:
-    """Cut the file *path* to *size_bytes*, on disk when this returns. A shorter file is left as it is."""
+def truncate(path: str, size_bytes: int, *, found_bytes: int | None = None) -> None:
+    """Cut the file *path* to *size_bytes*, on disk when this returns. A shorter file is left as it is.
+
+    Args:
+        found_bytes: what is cut of so many bytes is saved; None if they are not known.
+
+    Raises:
+        OSError: it cannot be cut. EBUSY: it has more bytes than were found, of which nothing is saved.
+    """
     with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
-        if os.fstat(descriptor).st_size > size_bytes:
+        present_bytes = os.fstat(descriptor).st_size
+        if found_bytes is not None and present_bytes > found_bytes:
+            raise OSError(
+                errno.EBUSY,
+                f"grown from {found_bytes:,} to {present_bytes:,} bytes since it was saved, so it was not cut. "
+                "Remedy: stop what writes to it without a lock, and start again",
+                path,
+            )
+        if present_bytes > size_bytes:
             os.ftruncate(descriptor, size_bytes)
         os.fsync(descriptor)
 

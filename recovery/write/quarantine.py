@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Any
 
 from recovery.load.model import FileStat
-from recovery.logdir.quarantine_place import quarantine_root
+from recovery.logdir.quarantine_place import quarantine_root, run_order, started_ms_of
 from recovery.logdir.user import broker_user, give_to_owner_of
 from recovery.plan.actions import PartitionPlan, Save, SaveFile
 from recovery.plan.commit import Commit
@@ -320,10 +320,15 @@ class Quarantine:
         return self._run
 
     def _make_run_folder(self) -> str:
+        """Make a folder whose name comes after those of all runs there, also where the clock was set back."""
         self.make_root()
         now_s = time.time() if self._started_ms is None else self._started_ms / 1000
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
-        for attempt in range(1000):
+        stamp, first = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s)), 0
+        earlier = [run_order(name) for name in os.listdir(self._root) if started_ms_of(name) is not None]
+        if earlier and max(earlier) >= (stamp, first):
+            stamp, latest = max(earlier)
+            first = latest + 1
+        for attempt in range(first, first + 1000):
             run = os.path.join(self._root, stamp if not attempt else f"{stamp}-{attempt}")
             try:
                 make_folder_like(run, self._log_dir)

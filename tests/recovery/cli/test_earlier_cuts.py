@@ -360,3 +360,34 @@ def test_what_somebody_else_has_put_there(
         assert CUT_LEDGER in done.stdout
     if exit_code == 2:
         assert recover(sample).exit_code == 0
+
+
+@pytest.mark.parametrize("moved", ["log dir", "both", "quarantine is gone"])
+def test_what_was_moved_since_is_found_or_missed(sample: Sample, moved: str) -> None:
+    """What is typed as it is printed puts all back; where it cannot, nothing is promised."""
+    log_dir = sample.log_dirs[0]
+    before = logs_of(log_dir)
+    options = ("--format", "text", "--progress", "none", "--now", str(sample.now_ms))
+    assert run_unheard("recover", "--log-dirs", log_dir, *options)[0] == 1
+    quarantine, place = (
+        one.with_name(f"{one.name}.quarantine") for one in (log_dir, log_dir.with_name("e1"))
+    )
+    if moved == "quarantine is gone":
+        shutil.rmtree(quarantine)
+    else:
+        log_dir = log_dir.rename(log_dir.with_name("e1"))
+    if moved == "both":
+        quarantine.rename(place)
+    text = run("recover", "--dry-run", "--log-dirs", log_dir, *options).stdout
+    (command,) = [line for line in text.splitlines() if " undo " in line] or [""]
+    if moved == "quarantine is gone":
+        assert f"    was kept in {quarantine}/" in text
+        assert "which is not there any more\n" in text
+        assert command == ""
+        return
+    assert f"    kept in {quarantine if moved == 'log dir' else place}/" in text
+    assert (f"once {quarantine} is moved to {place}: " in command) == (moved == "log dir")
+    if moved == "log dir":
+        quarantine.rename(place)
+    assert run(*shlex.split(command.partition("kafka-log-recovery ")[2])).exit_code == 0
+    assert logs_of(log_dir) == before

@@ -150,7 +150,7 @@ def test_what_was_moved_away_is_told_though_a_recovery_makes_it_anew(log_dir: Pa
     ledger.settle()
     (log_dir / name).write_bytes(b"made anew")
     (move,) = ledger.moves()
-    assert str(move).startswith(f"{name}: moved away by --repair of an earlier run, at ")
+    assert str(move).startswith(f"{name}: moved to ")
     ledger.forget_moves(["t-0/other"])
     assert ledger.moves() == (move,)
     ledger.forget_moves([name])

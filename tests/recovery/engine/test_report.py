@@ -348,8 +348,9 @@ def test_what_is_too_long_for_a_screen_is_counted() -> None:
 
 
 def earlier_cut(folder: str, *cuts: Cut) -> EarlierCut:
+    run = "/d1.quarantine/1"
     return EarlierCut(
-        partition=folder, time_ms=1_700_000_000_000, quarantine="/d1.quarantine/1", cuts=cuts, is_made=True
+        partition=folder, time_ms=1_700_000_000_000, quarantine=run, kept_in=run, cuts=cuts, is_made=True
     )
 
 
@@ -633,7 +634,7 @@ def test_what_a_run_had_cut_before_it_was_interrupted_is_not_to_be_cut() -> None
 
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_dry_run_names_an_undo_only_where_it_can_be_done(is_begun: bool) -> None:
-    earlier = EarlierCut(partition="t-0", time_ms=1, quarantine="/d1.quarantine/1", cuts=(TAIL,))
+    earlier = earlier_cut("t-0", TAIL)
     found = report(log_dir(earlier_cuts=(earlier,), is_begun=is_begun), dry_run=True)
     assert ("kafka-log-recovery undo" in found.to_text()) == (not is_begun)
 
@@ -743,11 +744,11 @@ def test_numbers_that_differ_are_not_a_range_of_offsets(numbers: list[int], word
 
 def test_commands_of_two_places_come_in_the_order_in_which_they_work() -> None:
     """The run of a killed process may have the name of the one that follows it within a second."""
-    earlier = EarlierCut(partition="t-0", time_ms=1, quarantine="/q/d1/1", cuts=(TAIL,))
+    earlier = dataclasses.replace(earlier_cut("t-0", TAIL), time_ms=1, kept_in="/q/d1/1")
     changed = partition("u-0", "recovered", actions=("remove x",))
     found = report(
         log_dir(changed, quarantine="/d1.quarantine/1", earlier_cuts=(earlier,)),
-        log_dir(path="/d2", earlier_cuts=(dataclasses.replace(earlier, quarantine="/q/d2/1"),)),
+        log_dir(path="/d2", earlier_cuts=(dataclasses.replace(earlier, kept_in="/q/d2/1"),)),
     )
     commands = [
         line.partition("kafka-log-recovery ")[2] for line in found.to_text().splitlines() if " undo " in line

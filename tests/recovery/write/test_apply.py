@@ -103,6 +103,25 @@ class TestActions:
         )
         assert folder.files() == {"a.deleted": b"a"}
 
+    @pytest.mark.parametrize("is_renamed", [False, True])
+    def test_what_was_appended_since_its_tail_was_saved_is_not_cut(
+        self, folder: Folder, is_renamed: bool
+    ) -> None:
+        """As by a program that takes no lock."""
+        rename = (RenameFile(old="b", new="c"),) if is_renamed else ()
+        cut = TruncateFile(name="c" if is_renamed else "b", size_bytes=1)
+
+        def append(_commit: Commit, _saved: list[str]) -> None:
+            with (folder.path / "b").open("ab") as file:
+                file.write(b"new")
+
+        before = folder.files()["b"]
+        saves = (SaveTail(name="b", position=1, size_bytes=len(before) - 1, reason="cut"),)
+        with pytest.raises(OSError, match="since it was saved, so it was not cut") as refused:
+            folder.apply(plan(*rename, cut, saves=saves), enter=append)
+        assert refused.value.errno == errno.EBUSY
+        assert folder.files()[cut.name] == before + b"new"
+
     def test_removing_what_is_gone_is_no_error(self, folder: Folder) -> None:
         folder.apply(plan(RemoveFile(name="gone", size_bytes=2, kind=RemovalKind.DERIVED)))
 

@@ -16,7 +16,13 @@ from unittest import mock
 
 import pytest
 
-from recovery.logdir.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX, default_root, quarantine_root
+from recovery.logdir.quarantine_place import (
+    INSIDE_FOLDER,
+    SIBLING_SUFFIX,
+    default_root,
+    quarantine_root,
+    run_order,
+)
 from recovery.plan.actions import PartitionPlan, SaveFile, SaveTail
 from recovery.read.file_system import OddFileError
 from recovery.saved.purge import runs_of, unfinished
@@ -293,6 +299,22 @@ class TestManifest:
             save_file(quarantine, str(path), folder="t-0", reason="why")
             places.append(Path(quarantine.run_folder).name)
         assert places == ["20260101T000000Z", "20260101T000000Z-1", "20260101T000000Z-2"]
+
+    def test_a_run_comes_after_all_others_whatever_the_clock_says(self, log_dir: Path, monkeypatch) -> None:
+        path = log_dir / "t-0" / SEGMENT
+        places = []
+        for stamp in ("20260101T000000Z", "20010101T000000Z", "20260101T000000Z", "20260101T000001Z"):
+            monkeypatch.setattr(module.time, "strftime", lambda *_, stamp=stamp: stamp)
+            quarantine = Quarantine(str(log_dir))
+            save_file(quarantine, str(path), folder="t-0", reason="why")
+            places.append(Path(quarantine.run_folder).name)
+        assert places == [
+            "20260101T000000Z",
+            "20260101T000000Z-1",
+            "20260101T000000Z-2",
+            "20260101T000001Z",
+        ]
+        assert sorted(places, key=run_order) == places
 
     def test_all_names_are_synced_before_sync_returns(self, log_dir: Path, monkeypatch) -> None:
         synced: list[str] = []
