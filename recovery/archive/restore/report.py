@@ -86,6 +86,7 @@ class RestoredLogDir:
         needed_bytes: at most, for what goes there.
         usable_bytes: that were free there for the broker's user; None if not known.
         finished: of an interrupted run; None if there was none.
+        earlier: the folder of an interrupted run that was done there, for `undo`; None if there was none.
         quarantine: the run's folder, for `undo`; None if nothing was changed there besides.
         error: the I/O error that ended the work there, None if none did.
     """
@@ -95,13 +96,14 @@ class RestoredLogDir:
     needed_bytes: int
     usable_bytes: int | None
     finished: FinishedRestore | None = None
+    earlier: str | None = None
     quarantine: str | None = None
     error: str | None = None
 
     @property
     def kept_runs(self) -> tuple[str, ...]:
-        """The folders of the runs that `undo` takes back: this one's, then that of one that it has finished."""
-        runs = (self.quarantine, None if self.finished is None else self.finished.quarantine)
+        """The folders of the runs that `undo` takes back: this one's, then that of one that it goes on with."""
+        runs = (self.quarantine, None if self.finished is None else self.finished.quarantine, self.earlier)
         return tuple(dict.fromkeys(run for run in runs if run is not None))
 
     def to_json(self) -> dict[str, Any]:
@@ -112,6 +114,7 @@ class RestoredLogDir:
             "neededBytes": self.needed_bytes,
             "usableBytes": -1 if self.usable_bytes is None else self.usable_bytes,
             "finished": None if self.finished is None else self.finished.to_json(),
+            "earlierQuarantine": self.earlier,
             "quarantine": self.quarantine,
             "error": self.error,
         }

@@ -22,6 +22,7 @@ from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.remote.replicas import Replicas
+from recovery.archive.restore.earlier_run import run_that_made
 from recovery.archive.restore.log_dir_restore import LogDirRestore
 from recovery.archive.restore.options import RestoreOptions
 from recovery.archive.restore.plan import PlannedRestore, Planner, refused
@@ -54,11 +55,12 @@ from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.listing import is_log_name
 from recovery.logdir.lock import LogDirLocks
 from recovery.quantity import count_text
-from recovery.read.file_system import is_read_only
+from recovery.read.file_system import is_read_only, is_there
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
 from recovery.write.move_in import (
+    STAGE_FOLDER,
     finish_move_in,
     folders_in_place,
     folders_to_move,
@@ -136,6 +138,7 @@ class _Run:
         self._warnings: list[str] = list(options.broker.config_notes)
         self._results: list[RestoredPartition] = []
         self._in_part: list[str] = []
+        self._goes_on = False
         self._staged_bytes: dict[str, int] = {}  # when what is usable was measured; see `staged_bytes`
         self._started_ms = time.time_ns() // 1_000_000
         self._now_ms = options.broker.now_ms or self._started_ms
@@ -183,6 +186,7 @@ class _Run:
                     needed_bytes=needed.get(target.log_dir, 0),
                     usable_bytes=target.usable_bytes,
                     finished=self._finished.get(target.log_dir),
+                    earlier=self._earlier(target.log_dir),
                     quarantine=self._quarantines.get(target.log_dir),
                     error=self._error_of(target),
                 )
@@ -196,6 +200,19 @@ class _Run:
             ],
             signal_number=signal_number,
         )
+
+    def _earlier(self, log_dir: str) -> str | None:
+        """Return the run of an interrupted restore that had brought what is there already, None if there was none."""
+        there = {
+            f"{one.topic}-{one.partition}"
+            for one in self._results
+            if one.status == "unchanged" and one.log_dir == log_dir
+        }
+        if not (self._goes_on and there):
+            return None
+        with suppress(OSError):
+            return run_that_made(log_dir, self._target.dirs.quarantine_dir, there)
+        return None
 
     def _is_unclean(self, log_dir: str) -> bool:
         """Return whether logs that were in *log_dir* before are yet to be recovered."""
@@ -244,6 +261,7 @@ class _Run:
         """Move in what an interrupted run had fetched, recovered and begun to move."""
         for log_dir in self._live_dirs():
             try:
+                self._goes_on |= is_there(os.path.join(log_dir, STAGE_FOLDER))
                 self._staged_bytes[log_dir] = staged_bytes(log_dir)
                 if has_intent(log_dir):
                     self._finish_move_in(log_dir)

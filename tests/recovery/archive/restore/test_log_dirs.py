@@ -25,6 +25,7 @@ from recovery.archive.restore.stage import Stage
 from recovery.engine.options import RecoverOptions
 from recovery.errors import UnsafeError, UsageError
 from recovery.read import opened_log
+from recovery.saved.undo import undo
 from recovery.stop_request import StopRequest
 from recovery.watch.events import (
     AuxStateBuilt,
@@ -366,7 +367,8 @@ def test_a_log_dir_of_another_node_is_named(archive: TieredArchive) -> None:
 
 
 def test_what_an_interrupted_run_has_moved_in_is_told(archive: TieredArchive) -> None:
-    """It is asked to end once the first log dir has all of its own."""
+    """It is asked to end once the first log dir has all of its own; the command that is printed takes back both."""
+    before = trees(archive)
     stop = StopRequest()
 
     def interrupt(event: Event) -> None:
@@ -386,6 +388,13 @@ def test_what_an_interrupted_run_has_moved_in_is_told(archive: TieredArchive) ->
     again = restore(options_of(archive))
     assert again.exit_code == 0
     assert {one.status for one in again.partitions} == {"restored", "unchanged"}
+    first, second = archive.log_dirs
+    assert (
+        f"this takes it back: kafka-log-recovery undo --log-dirs {first},{second}\n" in f"{again.to_text()}\n"
+    )
+    assert [one.earlier is None for one in again.log_dirs].count(False) == 1
+    undo([str(log_dir) for log_dir in archive.log_dirs])
+    assert trees(archive) == before
 
 
 def test_a_move_that_fails_is_finished_by_the_next_run(
