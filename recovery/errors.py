@@ -167,6 +167,10 @@ FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 AS_BROKERS_USER = "run this as the broker's user, or as root"
 """What helps where permission is denied."""
+AS_ROOT_DENIED = (
+    "look for immutable or append-only files (lsattr; chattr -i -a), and for missing capabilities of root"
+)
+"""What helps where even root is denied (EPERM)."""
 
 
 def without_path(text: str, path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import itertools
 import os
 import signal
@@ -29,7 +30,7 @@ from recovery.cli import (
 )
 from recovery.cli.session import ENDING_SIGNALS, discard, end_process_then, print_result
 from recovery.cli.wrapping import for_terminal, wrapped, wrapped_usage
-from recovery.errors import RecoveryError, error_text, exit_code_of
+from recovery.errors import AS_ROOT_DENIED, RecoveryError, error_text, exit_code_of
 from recovery.misspelling import question, similar_names
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -204,7 +205,9 @@ def _io_text(error: OSError) -> str:
     remedies = {
         FileNotFoundError: "check the path",
         NotADirectoryError: "give a folder",
-        PermissionError: "run this as a user who may read and write it",
+        PermissionError: AS_ROOT_DENIED
+        if os.geteuid() == 0 and error.errno == errno.EPERM
+        else "run this as a user who may read and write it",
     }
     remedy = next((text for kind, text in remedies.items() if isinstance(error, kind)), None)
     is_told = remedy is None or "Remedy:" in error.strerror

@@ -9,6 +9,7 @@ Kafka: LogManager.loadLogs, LogManager.shutdown.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -39,7 +40,7 @@ from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.engine.resume import RunJournal
 from recovery.engine.segment_news import ReadSoFar
 from recovery.engine.settled_changes import own_files
-from recovery.errors import FULL_ERRNOS, InterruptedRecoveryError, error_text
+from recovery.errors import AS_ROOT_DENIED, FULL_ERRNOS, InterruptedRecoveryError, error_text
 from recovery.load.model import LogBounds, PartitionTask
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import WriteFile
@@ -398,6 +399,8 @@ class LogDirRun:
         text = error_text(error)
         if error.errno in FULL_ERRNOS:
             text += ". Remedy: make room (df -h, df -i), then start again, which resumes"
+        elif error.errno == errno.EPERM and "Remedy: " not in text:
+            text += f". Remedy: {AS_ROOT_DENIED}; then start again, which resumes"
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=text))
         failed = [
             *failed_reports(

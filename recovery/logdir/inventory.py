@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
-from recovery.errors import LogDirOfflineError, PartitionRefusedError
+from recovery.errors import AS_ROOT_DENIED, LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import unflushed_segments
 from recovery.load.model import LogSettings, PartitionTask, TopicPartition
 from recovery.load.release import Release
@@ -234,7 +234,8 @@ class _Listing:
             pass  # nobody may write there
         elif not os.access(self._log_dir, os.W_OK):
             detail = "the user that recover runs as may not write there: it could not carry out the plan"
-            remedy = f"run it as {self._user.name}{', or as root' if self._user.uid else ''}"
+            remedy = f"run it as {self._user.name}{', or as root' if self._user.uid and os.geteuid() else ''}"
+            remedy = remedy if self._user.uid or os.geteuid() else AS_ROOT_DENIED
             self._notes.append(Problem(file=self._log_dir, rule="access", detail=detail, remedy=remedy))
         elif not self._gives_away:
             self._problems += owner_problems(self._log_dir, self._stat)

@@ -193,8 +193,8 @@ class RunUndoing:
                 f"{self._log_dir}: changed since run {self.run} recovered it: {listed_text(changed, 5)}. "
                 "Nothing was changed, and the bytes stay in quarantine. Remedy: if a later run made the changes, take "
                 "that back first: it may have another --quarantine-dir, or an earlier name if the clock was set back; "
-                "there is no remedy if a broker was at work, or if that run was purged; quarantine list --verify tells "
-                "whether the manifest is whole"
+                "there is no remedy if a broker was at work, if the files were copied without their times (cp -a keeps "
+                "them), or if that run was purged; quarantine list --verify tells whether the manifest is whole"
                 + (f"; then {way_out(self._log_dir, None)}" if is_entered else "")
             )
 

@@ -37,7 +37,7 @@ def test_where_the_newest_run_was_purged_the_broker_is_not_blamed_alone(
     recover(samples[0], [victim.log_dir])
     first, second = sorted(quarantine_of(victim.log_dir).iterdir())
     shutil.rmtree(second)
-    with pytest.raises(UnsafeError, match=f"changed since run {first.name}.* or if that run was purged"):
+    with pytest.raises(UnsafeError, match=f"changed since run {first.name}.* or if that run was purged;"):
         undo([str(victim.log_dir)])
 
 
