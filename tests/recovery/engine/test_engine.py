@@ -552,7 +552,7 @@ def test_what_a_failed_write_has_cut_by_then_is_reported(
 ) -> None:
     """The segments behind a cut are renamed before it."""
 
-    def failing(path: str, _size_bytes: int) -> None:
+    def failing(path: str, _size_bytes: int, **_found: int | None) -> None:
         raise OSError(errno.EIO, "Input/output error", path)
 
     files = damaged()
