@@ -27,9 +27,10 @@ def undo_commands(
     """
     together: dict[tuple[str | None, int, str | None], list[str]] = {}
     ranks: Counter[tuple[str | None, int, str | None]] = Counter()
+    left_behind: dict[str, list[str]] = {}
     for log_dir, folders in kept.items():
         found = [folder for folder in folders if _is_found(log_dir, folder)]
-        yield from _moves_first(log_dir, [folder for folder in folders if folder not in found], does)
+        left_behind[log_dir] = [folder for folder in folders if folder not in found]
         folders = found
         run_counts = Counter(
             (given_place(log_dir, folder), os.path.basename(folder) if folder in handed_over else None)
@@ -43,6 +44,8 @@ def undo_commands(
         this = f"this {does}" if run_count == 1 else f"this, {run_count} times, {does} run by run"
         this = f"after that, {this}" if ranks[place, run_count, run] else this
         yield f"{this}: {undo_command(together[place, run_count, run], place, run=run)}"
+    for log_dir, folders in left_behind.items():
+        yield from _moves_first(log_dir, folders, does, is_last=bool(together))
 
 
 def _is_found(log_dir: str, folder: str) -> bool:
@@ -52,10 +55,13 @@ def _is_found(log_dir: str, folder: str) -> bool:
     return root in roots or any(is_same(root, one) for one in roots)
 
 
-def _moves_first(log_dir: str, folders: Iterable[str], does: str) -> Iterator[str]:
-    for root in dict.fromkeys(os.path.dirname(folder) for folder in folders):
-        place = possible_roots(log_dir, None)[0]
-        yield f"this {does}, once {root} is moved to {place}: {undo_command([log_dir], None)}"
+def _moves_first(log_dir: str, folders: Iterable[str], does: str, *, is_last: bool) -> Iterator[str]:
+    """Yield how runs that the log dir has left behind are taken back: where their folder is, `undo` does not look."""
+    place = possible_roots(log_dir, None)[0]
+    for folder in folders:
+        moved = shell_line(["mkdir", "-p", place]) + " && " + shell_line(["mv", folder, f"{place}/"])
+        after = "after that, this" if is_last else "this"
+        yield f"{after} {does}: {moved} && {undo_command([log_dir], None)}"
 
 
 def undo_command(log_dirs: Collection[str], quarantine_dir: str | None, *, run: str | None = None) -> str:
