@@ -227,7 +227,8 @@ def read_metadata_log(
 def check_kraft_snapshot(read: MetadataLogPart | MetadataLogReader, *, end_offset: int) -> None:
     """Refuse a `*.checkpoint` that was not read to its end, or has none.
 
-    Differs: Kafka reads one without a footer as if it were whole, and has none of the topics in the rest (`kafka` of
+    Differs: Kafka reads one without a footer as if it were whole; a node then waits for ever, or has none of the topics
+    in the rest (`kafka` of
     the error is empty then).
 
     Args:

@@ -268,7 +268,11 @@ def _metadata(
         metadata = load_cluster_metadata(folder)
     except FormatError as error:
         why = f"the topics' settings cannot be read from it. Remedy: {remedy}"
-        outcome = f"{error.kafka}: the node does not start" if error.kafka else "a node starts without it"
+        outcome = (
+            f"{error.kafka}: the node does not start"
+            if error.kafka
+            else "a node waits for ever, or starts without it"
+        )
         unreadable(f"{folder}: {error} ({outcome})", why)
         return None
     except PermissionError as error:
