@@ -228,8 +228,7 @@ def check_kraft_snapshot(read: MetadataLogPart | MetadataLogReader, *, end_offse
     """Refuse a `*.checkpoint` that was not read to its end, or has none.
 
     Differs: Kafka reads one without a footer as if it were whole; a node then waits for ever, or has none of the topics
-    in the rest (`kafka` of
-    the error is empty then).
+    in the rest (`kafka` of the error is empty then).
 
     Args:
         end_offset: the one in its name; up to 0 it has no topics, and a node does without the rest of it.
