@@ -256,7 +256,7 @@ def test_what_a_repair_has_moved_is_told_until_somebody_hears_it(sample: Sample,
         done = recover(sample, *options)
         assert done.exit_code == 0
         notes = [note["text"] for note in done.report["logDirs"][0]["notes"]]
-        told = [name for name in moved if any(note.startswith(f"{name}: moved away by") for note in notes)]
+        told = [name for name in moved if any(note.startswith(f"{name}: moved to ") for note in notes)]
         assert told == (list(moved) if is_told else [])
     assert own_leftovers(sample.log_dirs[0]) == []
 
