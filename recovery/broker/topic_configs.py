@@ -142,7 +142,8 @@ class TopicConfigs:
 
     def is_gone(self, topic: str) -> bool:
         """Return whether it is known that the cluster has no such topic: not from a metadata log that has lost all."""
-        return bool(self.topic_ids) and self.is_metadata_whole and topic not in (self.topic_ids or ())
+        topic_ids = self.topic_ids or {}
+        return bool(topic_ids) and self.is_metadata_whole and topic not in topic_ids
 
     def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
         """Return whether *topic* is compacted; None if that is not known, for want of the metadata log for example."""

@@ -74,6 +74,7 @@ class _SegmentCheck:
         self._scanner: SegmentScanner | None = None
         self._snapshot_offsets = list(task.snapshot_offsets)
         self._end = 0
+        self._is_kraft_snapshot = task.is_metadata_log and task.log.endswith(KRAFT_SNAPSHOT_SUFFIX)
         self._last_batch: bytes | None = None
 
     def run(self) -> SegmentResult:
@@ -179,9 +180,8 @@ class _SegmentCheck:
 
     def _judge_kraft_snapshot(self) -> None:
         """Find a snapshot of the metadata log that was cut between two batches, or emptied."""
-        task, result = self._task, self._result
-        is_snapshot = task.is_metadata_log and task.log.endswith(KRAFT_SNAPSHOT_SUFFIX)
-        if not is_snapshot or not result.is_whole or result.findings:
+        result = self._result
+        if not self._is_kraft_snapshot or not result.is_whole or result.findings:
             return
         if self._last_batch is None or not is_snapshot_footer(self._last_batch, crc32c=crc32c_of_bytes):
             self._find(self._end, "cut-end", "a snapshot that ends without a footer: its end is lost")
@@ -262,7 +262,7 @@ class _SegmentCheck:
         self._time_index.take(good)
         if self._records is not None:
             self._records.take(window.between(first, end), good)
-        if self._task.is_metadata_log:
+        if self._is_kraft_snapshot:
             self._last_batch = bytes(window.between(int(good["position"][-1]), end))
         self._reading.on_bytes(end - first)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -305,12 +305,7 @@ def _log_dir_of(path: str, dirs: tuple[str, ...]) -> str | None:
     for log_dir in dirs:
         if _is_inside(path, log_dir):
             return log_dir
-    above = os.path.realpath(nearest(path))
-    while not is_file(os.path.join(above, META_PROPERTIES)):
-        if above == os.path.dirname(above):
-            return None
-        above = os.path.dirname(above)
-    return above
+    return next((above for above in _upwards(path) if is_file(os.path.join(above, META_PROPERTIES))), None)
 
 
 def _refuse_nested(dirs: tuple[str, ...]) -> None:
@@ -330,13 +325,16 @@ def _is_inside(path: str, folder: str) -> bool:
     """Whether *path*, which need not exist yet, is *folder* or lies below it, by whatever names and mounts."""
     with suppress(OSError):
         folder_status = os.stat(folder)
-        above = os.path.realpath(nearest(path))
-        while not os.path.samestat(os.stat(above), folder_status):
-            if above == os.path.dirname(above):
-                return False
-            above = os.path.dirname(above)
-        return True
+        return any(os.path.samestat(os.stat(above), folder_status) for above in _upwards(path))
     return False
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """Yield the real path of *path*, or of what there is of it, and then all folders above."""
+    above = os.path.realpath(nearest(path))
+    yield above
+    while above != (above := os.path.dirname(above)):
+        yield above
 
 
 def cordons_in(dirs: BrokerDirs, metadata: ClusterMetadata | None, node_id: int | None) -> Cordons:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 from native.crc32c import crc32c_of_bytes
+from recovery.broker.cluster_metadata import METADATA_VERSION
 from recovery.errors import reason_text
 from recovery.load.small_files import partition_metadata_text
 from recovery.logdir.user import access_remedy
@@ -27,7 +28,6 @@ from segfmt.metadata_log import MetadataLogReader
 from segfmt.metadata_record import FeatureLevelRecord
 from segfmt.partition_metadata import read_partition_metadata
 
-_METADATA_VERSION = "metadata.version"
 _METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _MOST_BYTES = 16 << 20
 _STATE_VERSIONS = (0, 1)
@@ -92,10 +92,10 @@ def _bootstrap_fault(data: bytes) -> str | None:
         records = [record for batch in reader.batches() for record in batch.records]
     except FormatError as error:
         return f"{error} ({error.kafka} stops the node)"
-    if any(isinstance(record, FeatureLevelRecord) and record.name == _METADATA_VERSION for record in records):
+    if any(isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION for record in records):
         return None
     why = "" if reader.damage is None else f": {reader.damage}"
-    return f"no {_METADATA_VERSION} in it{why} (RuntimeException stops the node)"
+    return f"no {METADATA_VERSION} in it{why} (RuntimeException stops the node)"
 
 
 def _quorum_fault(data: bytes) -> str | None:

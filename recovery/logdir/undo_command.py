@@ -31,10 +31,9 @@ def undo_commands(
     for log_dir, folders in kept.items():
         found = [folder for folder in folders if _is_found(log_dir, folder)]
         left_behind[log_dir] = [folder for folder in folders if folder not in found]
-        folders = found
         run_counts = Counter(
             (given_place(log_dir, folder), os.path.basename(folder) if folder in handed_over else None)
-            for folder in folders
+            for folder in found
         )
         for rank, ((place, run), run_count) in enumerate(run_counts.items()):
             group = place, run_count, run

@@ -323,11 +323,9 @@ class Quarantine:
         """Make a folder whose name comes after those of all runs there, also where the clock was set back."""
         self.make_root()
         now_s = time.time() if self._started_ms is None else self._started_ms / 1000
-        stamp, first = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s)), 0
-        earlier = [run_order(name) for name in os.listdir(self._root) if started_ms_of(name) is not None]
-        if earlier and max(earlier) >= (stamp, first):
-            stamp, latest = max(earlier)
-            first = latest + 1
+        runs = [run_order(name) for name in os.listdir(self._root) if started_ms_of(name) is not None]
+        now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+        stamp, first = max([(now, 0), *((stamp, number + 1) for stamp, number in runs)])
         for attempt in range(first, first + 1000):
             run = os.path.join(self._root, stamp if not attempt else f"{stamp}-{attempt}")
             try:

@@ -13,7 +13,7 @@ from xxhash import xxh32_intdigest
 from segfmt import byte_layout
 from segfmt.compression import Codec, compress, decompress
 from segfmt.control_record import EndTransactionMarker, read_end_transaction_marker
-from segfmt.errors import FormatError, InvalidRecordError, MalformedMetadataError
+from segfmt.errors import CorruptBatchError, FormatError, InvalidRecordError, MalformedMetadataError
 from segfmt.lz4_frame import encode_lz4_frame, read_lz4_frame
 from segfmt.message_set import (
     Message,
@@ -23,7 +23,7 @@ from segfmt.message_set import (
     read_message,
     read_messages,
 )
-from segfmt.metadata_log import read_metadata_log
+from segfmt.metadata_log import check_kraft_snapshot, is_snapshot_footer, read_metadata_log
 from segfmt.metadata_record import (
     ApiKey,
     ConfigRecord,
@@ -264,10 +264,14 @@ def _metadata_record(data: bytes) -> None:
 
 def _metadata_log(data: bytes) -> None:
     for candidate in (data, seal_batches(data)):
+        _survive(is_snapshot_footer, candidate)
         try:
             part = read_metadata_log(candidate, crc32c=reference.crc32c)
         except MalformedMetadataError:
             continue
+        with contextlib.suppress(CorruptBatchError):
+            check_kraft_snapshot(part, end_offset=1)
+            assert part.has_snapshot_footer
         assert (part.damage is None) == (part.valid_bytes == len(candidate))
         assert sum(batch.size_bytes for batch in part.batches) <= part.valid_bytes
 

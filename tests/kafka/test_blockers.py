@@ -34,24 +34,24 @@ def with_an_emptied(name: str) -> Callable[[Sample], None]:
 
 
 @pytest.mark.parametrize(
-    ("obstruct", "line"),
+    ("obstruct", "number", "line"),
     [
-        (without_meta_properties, "No `meta.properties` found in"),
-        (with_metadata_elsewhere, "Found unexpected metadata location"),
-        (with_a_wrong_checkpoint, "Stopping serving logs in dir"),
-        (with_an_emptied("bootstrap.checkpoint"), "No FeatureLevelRecord for metadata.version was found"),
-        (with_an_emptied("__cluster_metadata-0/quorum-state"), "EOFException: File ended prematurely"),
-        (with_an_emptied("__cluster_metadata-0/partition.metadata"), "Encountered fatal fault"),
+        (without_meta_properties, 1, "No `meta.properties` found in"),
+        (with_metadata_elsewhere, 1, "Found unexpected metadata location"),
+        (with_a_wrong_checkpoint, 1, "Stopping serving logs in dir"),
+        (with_an_emptied("bootstrap.checkpoint"), 0, "No FeatureLevelRecord for metadata.version was found"),
+        (with_an_emptied("__cluster_metadata-0/quorum-state"), 0, "EOFException: File ended prematurely"),
+        (with_an_emptied("__cluster_metadata-0/partition.metadata"), 0, "Encountered fatal fault"),
     ],
 )
 def test_a_broker_does_not_use_what_was_recovered(
-    obstruct: Callable[[Sample], None], line: str, ram_path: Path
+    obstruct: Callable[[Sample], None], number: int, line: str, ram_path: Path
 ) -> None:
     sample = unpack("crashed", ram_path)
     obstruct(sample)
     done = recover(sample)
     assert done.exit_code == 4
-    sound, stopping = sorted(done.report["logDirs"], key=lambda log_dir: len(log_dir["problems"]))
+    sound, stopping = done.report["logDirs"][1 - number], done.report["logDirs"][number]
     assert (sound["problems"], len(stopping["problems"])) == ([], 1)
     assert stopping["status"] == "recovered"
     with broker_of(sample, ram_path / "work") as broker:
