@@ -58,6 +58,10 @@ LOST_FOUND = "lost+found"
 LOST_FOUND_REMEDY = (
     "if the log dir is the root of a file system, use a folder below it as log dir; else remove it"
 )
+FIND_FOLDER_REMEDY = (
+    "look for the folder in lost+found, and in backups, before a broker starts; or let the broker fetch the log from "
+    "another replica, or restore it from an archive"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

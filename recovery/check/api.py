@@ -16,9 +16,11 @@ from recovery.errors import UsageError
 from recovery.logdir.dirs import BrokerDirs, cordons_in, find_broker_dirs, topics_in
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import look_for_metadata
+from recovery.logdir.missing_logs import find_missing_logs
 from recovery.read.file_system import absolute
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer, Remark
+from recovery.write.interruptions import interruptions
 from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
 _COMPACT = "compact"
@@ -60,7 +62,12 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
     """Return what is known of the broker from its properties and its metadata log."""
     broker = dirs.broker
     overrides, topics_here = options.topic_configs or {}, topics_in(dirs.log_dirs)
-    texts = (*options.config_notes, *dirs.notes, *without_effect(overrides, topics_here))
+    texts = (
+        *options.config_notes,
+        *dirs.notes,
+        *without_effect(overrides, topics_here),
+        *interruptions(dirs.log_dirs),
+    )
     metadata_first = (absolute(broker.metadata_log_dir), *dirs.log_dirs)
     metadata, place = look_for_metadata(metadata_first)
     if metadata is None:
@@ -84,6 +91,7 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
         node_id=broker.node_id,
         release=release,
         cordoned_log_dirs=cordons_in(dirs, metadata, identity.node_id).log_dirs,
+        missing_logs=tuple(find_missing_logs(dirs.log_dirs, metadata_dirs=metadata_first)),
         remarks=tuple(remarks),
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from recovery.errors import reason_text
 from recovery.printable import printable
-from recovery.problem import LOST_FOUND, LOST_FOUND_REMEDY
+from recovery.problem import FIND_FOLDER_REMEDY, LOST_FOUND, LOST_FOUND_REMEDY
 
 Severity = Literal["damage", "unchecked", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -43,6 +43,7 @@ Rule = Literal[
     "cut-end",
     "late-end",
     "no-segment",
+    "missing-log",
     "leader-epoch",
     "control-record",
     "transaction-state",
@@ -132,6 +133,7 @@ REMEDIES: dict[Rule, str] = {
     "cut-end": _RESTORE,
     "late-end": _RESTORE,
     "no-segment": _RESTORE,
+    "missing-log": FIND_FOLDER_REMEDY,
     "leader-epoch": _RESTORE,
     "control-record": _RESTORE,
     "transaction-state": _RESTORE,
@@ -214,6 +216,7 @@ _OF_RECORDS = frozenset(
     {rule for rule, remedy in REMEDIES.items() if remedy == _RESTORE}
     | {
         "lying-marker",
+        "missing-log",
         "missing-object",
         "manifest",
         "chunk",

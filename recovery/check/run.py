@@ -37,6 +37,7 @@ from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, is_without_logs
 from recovery.logdir.lock import is_locked
+from recovery.logdir.missing_logs import MissingLog
 from recovery.logdir.user import access_remedy
 from recovery.problem import Note
 from recovery.read.kernel_start import KernelStart, start_kernels
@@ -99,6 +100,7 @@ class BrokerFacts:
         node_id: that of the configuration, None if it has none.
         release: of the broker that will start, and how it is known.
         cordoned_log_dirs: those that get no new logs, for observers.
+        missing_logs: those that have vanished, if no broker is at work there.
         remarks: what was noticed so far, for the observers; they become notes of the run.
     """
 
@@ -108,6 +110,7 @@ class BrokerFacts:
     node_id: int | None = None
     release: StartingRelease = field(default_factory=StartingRelease)
     cordoned_log_dirs: tuple[str, ...] = ()
+    missing_logs: tuple[MissingLog, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 
@@ -239,8 +242,15 @@ class VerifyRun:
             return _not_checked(log_dir, why)
         checked_dir = CheckedLogDir(log_dir=log_dir, is_live=is_live, files=files)
         checked_dir.partitions = [folder for folder in files.folders if self._choice(folder)]
-        checked_dir.log_dir_findings = list(files.findings)
+        checked_dir.log_dir_findings = [*files.findings, *self._missing_in(log_dir, is_live=is_live)]
         return checked_dir
+
+    def _missing_in(self, log_dir: str, *, is_live: bool) -> Iterator[Finding]:
+        """Yield the chosen logs that have vanished; a broker that is at work may just be deleting them."""
+        for log in () if is_live else self._broker.missing_logs:
+            if log.log_dir == log_dir and self._choice(log):
+                detail = f"{log.checkpoint} ends it at offset {log.end}, and there is no folder"
+                yield Finding(file=log.folder, position=None, rule="missing-log", detail=detail)
 
     def facts(self, checked_dir: CheckedLogDir, folder: PartitionFolder) -> PartitionFacts:
         """Return what is known of a partition."""

@@ -17,6 +17,7 @@ from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
 from recovery.engine.run import BrokerFacts, Engine
 from recovery.errors import UsageError, error_text
+from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import (
     BrokerDirs,
     cordons_in,
@@ -27,6 +28,7 @@ from recovery.logdir.dirs import (
 from recovery.logdir.identity import Identity, identify
 from recovery.logdir.lock import LogDirLocks
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
+from recovery.logdir.missing_logs import MissingLog, find_missing_logs, missing_logs_text
 from recovery.logdir.older_brokers import older_version, place_problems
 from recovery.logdir.quarantine_place import write_problem
 from recovery.logdir.user import access_remedy
@@ -78,6 +80,8 @@ def recover(
         broker = broker_facts(
             dirs, options, is_place_configured=log_dirs is None, offline=locks.offline.keys()
         )
+        missing = _missing_logs(dirs, options.choice())
+        broker = replace(broker, remarks=(*broker.remarks, *_warnings(*missing)))
         return Engine(dirs.log_dirs, options, broker, locks, observers=observers, stop=stop).run()
 
 
@@ -127,6 +131,16 @@ def broker_facts(
         blockers=identity.blockers,
         remarks=tuple(remarks),
     )
+
+
+def _missing_logs(dirs: BrokerDirs, is_chosen: PartitionChoice) -> Iterator[str]:
+    """Yield a line on each log dir from which chosen logs have vanished."""
+    metadata_dirs = (absolute(dirs.broker.metadata_log_dir), *dirs.log_dirs)
+    by_log_dir: dict[str, list[MissingLog]] = {}
+    for log in find_missing_logs(dirs.log_dirs, metadata_dirs=metadata_dirs):
+        if is_chosen(log):
+            by_log_dir.setdefault(log.log_dir, []).append(log)
+    yield from map(missing_logs_text, by_log_dir.values())
 
 
 def _warnings(*texts: str) -> list[Remark]:

@@ -46,6 +46,7 @@ from recovery.quantity import bytes_text
 from recovery.read.file_system import absolute
 from recovery.read.kernel_start import start_kernels
 from recovery.watch.tally import Tally
+from recovery.write.interruptions import interruptions
 from segfmt.filenames import LOG_SUFFIX
 
 _NOTABLE_METADATA_BYTES = 64 << 20
@@ -223,7 +224,12 @@ def _broker_facts(dirs: BrokerDirs, options: EstimateOptions, *, is_place_config
     configured = dirs.broker.metadata_log_dir if is_place_configured else None
     identity = identify(metadata_first, node_id=dirs.broker.node_id, metadata_log_dir=configured)
     overrides, topics_here = options.topic_configs or {}, topics_in(dirs.log_dirs)
-    texts = [*options.config_notes, *dirs.notes, *without_effect(overrides, topics_here)]
+    texts = [
+        *options.config_notes,
+        *dirs.notes,
+        *without_effect(overrides, topics_here),
+        *interruptions(dirs.log_dirs),
+    ]
     metadata = _metadata(metadata_first, texts)
     release = starting_release(options.release, metadata, identity.node_id)
     texts += [release.warning] if release.warning else []

@@ -200,16 +200,25 @@ def way_out(log_dir: str, journal: str | None) -> str:
 
 
 def _refuse(log_dir: str, entered: EnteredUndo) -> NoReturn:
+    raise UnsafeError(
+        f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: {undo_remedy(log_dir, entered)}"
+    )
+
+
+def undo_remedy(log_dir: str, entered: EnteredUndo) -> str:
+    """Return how an `undo` that was interrupted in *log_dir* is ended.
+
+    Raises:
+        OSError: one of its log dirs cannot be looked at.
+    """
     remedy = "let it finish first, with the --quarantine-dir that it had"
     if left := left_dirs(entered):
         place = given_place(log_dir, os.path.join(entered.root, entered.last_run))
         remedy = f"let it finish first: {undo_command(left, place)}"
+    notice = printable(os.path.join(log_dir, UNDO_NOTICE))
     if not entered.root:
-        notice = os.path.join(log_dir, UNDO_NOTICE)
-        remedy += f". {notice} names no quarantine; if no undo has been at work here, remove it"
-    elif not is_there(entered.root):
-        remedy += (
-            f". Its quarantine, {printable(entered.root)}, is not there; if it is gone for good, remove "
-            f"{os.path.join(log_dir, UNDO_NOTICE)}"
-        )
-    raise UnsafeError(f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: {remedy}")
+        return f"{remedy}. {notice} names no quarantine; if no undo has been at work here, remove it"
+    if not is_there(entered.root):
+        root = printable(entered.root)
+        return f"{remedy}. Its quarantine, {root}, is not there; if it is gone for good, remove {notice}"
+    return remedy

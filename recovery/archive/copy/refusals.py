@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from recovery.archive.copy.account import CopyAccounts
@@ -14,8 +14,6 @@ from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import is_within, open_store
 from recovery.errors import UsageError
 from recovery.read.file_system import is_folder, is_same
-from recovery.write.move_in import has_intent
-from recovery.write.undo_notice import entered_undo
 from segfmt.filenames import META_PROPERTIES
 
 
@@ -29,21 +27,6 @@ def refuse_output(output: str, log_dir: str, folders: Mapping[str, str]) -> None
             raise UsageError(
                 f"--output {output}: {place} would be the copy of a log dir, and {log_dir}, which is copied, is there. "
                 "Remedy: choose another output"
-            )
-
-
-def interrupted(log_dir: str) -> Iterator[str]:
-    """Yield what was interrupted in a log dir, whose copy is then as it was left."""
-    with suppress(OSError):
-        if entered_undo(log_dir) is not None:
-            yield (
-                f"{log_dir}: an undo was interrupted, so a part of it is as a recovery has left it, and a part as "
-                "before. Remedy: let undo finish, and copy again"
-            )
-        if has_intent(log_dir):
-            yield (
-                f"{log_dir}: a restore was interrupted while it moved partitions in, and those that it has not are not "
-                "copied. Remedy: start archive restore again, which finishes it, and copy again"
             )
 
 

@@ -22,7 +22,7 @@ from recovery.archive.copy.manifest import CopyManifest, read_manifest
 from recovery.archive.copy.options import CopyOptions
 from recovery.archive.copy.plan import CopyPlanner, PlannedCopy
 from recovery.archive.copy.progress import CopyProgress
-from recovery.archive.copy.refusals import interrupted, refuse_copied, refuse_copy, refuse_output
+from recovery.archive.copy.refusals import refuse_copied, refuse_copy, refuse_output
 from recovery.archive.copy.report import CopiedLogDir, CopyReport
 from recovery.archive.stores.stores import open_store
 from recovery.errors import InterruptedRecoveryError, RecoveryError, error_text, reason_text
@@ -35,6 +35,7 @@ from recovery.stop_request import StopRequest
 from recovery.threads import PoolAhead
 from recovery.watch.events import Observer
 from recovery.watch.notifier import Notifier
+from recovery.write.interruptions import interruptions
 
 _DEFAULT_THREADS = 2
 _FILES_AHEAD = 4
@@ -82,7 +83,7 @@ def copy(
             run.warnings.append(
                 f"{log_dir}: it cannot be locked, see to it that no broker uses it: {error_text(error.error)}"
             )
-        run.warnings += [text for log_dir in there for text in interrupted(log_dir)]
+        run.warnings += interruptions(there, then=", and copy again")
         return run.run()
 
 

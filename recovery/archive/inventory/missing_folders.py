@@ -7,22 +7,13 @@ of the others. Brokers remove the lines of partitions that they delete or move t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from recovery.archive.copy.account import CopiedFolder
 from recovery.archive.layouts.walk import Walked
 from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.check.finding import Finding, Severity
-from segfmt.errors import FileNameError
-from segfmt.filenames import (
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    read_folder_name,
-)
-
-_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+from recovery.logdir.missing_logs import logs_without_folder
 
 
 def find_missing_folders(
@@ -42,18 +33,9 @@ def find_missing_folders(
         is_chosen: whether a partition is to be read.
         copied_at: returns what the manifest of a copy says of the folder at a prefix, None without one.
     """
-    there = set()
-    for prefix in walked.folders:
-        with suppress(FileNameError):
-            folder = read_folder_name(prefix.rstrip("/").rpartition("/")[2])
-            there.add((folder.topic, folder.partition))
-    told: dict[tuple[str, int], tuple[int, str]] = {}
-    for name in _CHECKPOINTS:
-        for key, offset in copy.offsets.get(name, {}).items():
-            if offset > told.get(key, (0, ""))[0]:
-                told[key] = offset, name
+    names = (prefix.rstrip("/").rpartition("/")[2] for prefix in walked.folders)
     left_out = []
-    for (topic, partition), (offset, name) in sorted(told.items()):
+    for (topic, partition), (offset, name) in logs_without_folder(names, copy.offsets).items():
         folder_name = f"{topic}-{partition}"
         where = PartitionPrefix(
             prefix=f"{walked.parent}{folder_name}/",
@@ -62,7 +44,7 @@ def find_missing_folders(
             topic_id="",
             folder=folder_name,
         )
-        if (topic, partition) in there or not is_chosen(where):
+        if not is_chosen(where):
             continue
         copied = copied_at(where.prefix)
         if copied is not None and copied.is_expected:

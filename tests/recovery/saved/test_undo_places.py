@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import recovery
 from recovery.errors import UnsafeError
 from recovery.logdir.quarantine_place import UNDO_JOURNAL
 from recovery.saved.undo import undo
@@ -67,6 +68,10 @@ def test_an_interrupted_undo_keeps_recoveries_with_other_quarantines_away(
         with pytest.raises(UnsafeError, match="an undo was interrupted here"):
             recover(samples[0], [victim.log_dir], **options)
     command = f"let it finish first: kafka-log-recovery undo --log-dirs {victim.log_dir}"
+    notes = [*recovery.verify(log_dirs).notes, *recovery.estimate(log_dirs, sample_bytes=0).notes]
+    told = [note.text for note in notes if "an undo was interrupted, so a part of it is" in note.text]
+    assert len(told) == 2
+    assert all(text.endswith(f"Remedy: {command}") for text in told)
     with pytest.raises(UnsafeError, match=f"{command}$"):
         undo(log_dirs, quarantine_dir=elsewhere)
     gone = quarantine_of(victim.log_dir).rename(ram_path / "gone")
