@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from recovery.engine.context import RunContext
@@ -18,13 +18,15 @@ from recovery.engine.resume import RunJournal
 from recovery.errors import PartitionRefusedError
 from recovery.load.model import PartitionOutcome, PartitionTask
 from recovery.load.preflight import fold_checked
-from recovery.plan.actions import TEMPORARY_SUFFIX, PartitionPlan
+from recovery.plan.actions import TEMPORARY_SUFFIX, PartitionPlan, TruncateFile
 from recovery.plan.plan import plan_partition
 from recovery.problem import Problem
-from recovery.read.file_system import keeps_inodes
+from recovery.quantity import count_text
+from recovery.read.file_system import keeps_inodes, look_at
 from recovery.watch.events import IndexFileProblem, PartitionStarted, Remark, SegmentsDeleted
 from recovery.write.apply import apply_partition, publish, unstage
 from recovery.write.quarantine import Quarantine
+from segfmt.filenames import LOG_SUFFIX
 
 
 class PartitionRun:
@@ -124,6 +126,7 @@ class PartitionRun:
             self.scans.cancel()
         with self._context.phases.during("plan"):
             plan = self._plan(outcome)
+        outcome = replace(outcome, warnings=(*outcome.warnings, *_shared_cuts(self._path, plan)))
         # If so, nothing is written, not even into the journal.
         is_passed_over = plan.is_empty and not self._task.is_recovered
         if not is_passed_over and (problems := self._reserve(plan)):
@@ -225,6 +228,16 @@ class PartitionRun:
         so_far = self.scans.news.read_so_far()
         report = report_of_refused(self._task, refusal, so_far, duration_ms=_elapsed_ms(started_s))
         return PartitionResult(task=self._task, bounds=None, report=report, is_changed=False)
+
+
+def _shared_cuts(path: str, plan: PartitionPlan) -> Iterator[str]:
+    """Yield a warning on each segment that is to be cut and has other names, in a backup by hard links, say."""
+    for action in plan.actions:
+        if isinstance(action, TruncateFile) and action.name.endswith(LOG_SUFFIX):
+            status = look_at(os.path.join(path, action.name))
+            if status is not None and status.st_nlink > 1:
+                others = count_text(status.st_nlink - 1, "other name", "other names")
+                yield f"{action.name} has {others} (hard links), and is cut there as well"
 
 
 def _refusal_of(error: PermissionError) -> PartitionRefusedError:

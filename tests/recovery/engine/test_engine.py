@@ -106,6 +106,18 @@ class TestPlainRun:
         assert reported == [IndexFileProblem] + [CorruptionFound] * (not is_refused)
 
     @pytest.mark.parametrize("dry_run", [False, True])
+    def test_a_backup_by_hard_links_is_cut_as_well_and_a_warning_says_so(
+        self, tmp_path: Path, dry_run: bool
+    ) -> None:
+        path = log_dir(tmp_path / "d", t_0=damaged())
+        backup = tmp_path / "backup"
+        shutil.copytree(path, backup, copy_function=os.link)
+        (partition,) = run(path, dry_run=dry_run).partitions
+        assert partition.warnings == (f"{name(10)} has 1 other name (hard links), and is cut there as well",)
+        cut_bytes = len(damaged()[name(10)]) - (backup / "t-0" / name(10)).stat().st_size
+        assert (cut_bytes == 0) == dry_run
+
+    @pytest.mark.parametrize("dry_run", [False, True])
     def test_a_dry_run_hands_nothing_over(self, tmp_path: Path, dry_run: bool) -> None:
         events: list[Event] = []
         path = log_dir(tmp_path / "d", t_0=three_segments())
