@@ -23,7 +23,6 @@ from recovery.read.file_system import read_small
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
-    CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
@@ -67,16 +66,16 @@ def logs_without_folder(
     Returns:
         By topic and partition the highest offset, and the name of the checkpoint that has it.
     """
-    there = set()
-    for name in names:
-        with suppress(FileNameError):
-            folder = read_folder_name(name)
-            there.add((folder.topic, folder.partition))
+    there = frozenset(names)
     told: dict[tuple[str, int], tuple[int, str]] = {}
     for checkpoint in _TELLING:
         for log, offset in offsets.get(checkpoint, {}).items():
-            if log not in there and offset > told.get(log, (0, ""))[0]:
+            if f"{log[0]}-{log[1]}" not in there and offset > told.get(log, (0, ""))[0]:
                 told[log] = offset, checkpoint
+    for name in there if told else ():  # the names of future, stray and deleted logs have more in them
+        with suppress(FileNameError):
+            folder = read_folder_name(name)
+            told.pop((folder.topic, folder.partition), None)
     return dict(sorted(told.items()))
 
 
@@ -121,8 +120,7 @@ def _offsets(log_dir: str, names: Iterable[str]) -> dict[str, Offsets]:
     offsets: dict[str, Offsets] = {}
     for name in set(_TELLING).intersection(names):
         with suppress(OSError, FormatError):
-            lines = read_offset_checkpoint(read_small(os.path.join(log_dir, name)))
-            offsets[name] = {log: end for log, end in lines.items() if log[0] != CLUSTER_METADATA_TOPIC}
+            offsets[name] = read_offset_checkpoint(read_small(os.path.join(log_dir, name)))
     return offsets
 
 
