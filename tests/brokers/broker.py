@@ -66,7 +66,6 @@ _MINIMAL_PROPERTIES = {
     "broker.heartbeat.interval.ms": "500",
 }
 _CLIENT_PORT, _CONTROLLER_PORT = 29092, 29093
-_TOOL_TIMEOUT_SECONDS = 600
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _TOPIC_RESOURCE = 2
 _NEVER_CLOSED = re.compile(r"^__cluster_metadata-0$|^remote-log-index-cache$|-delete$|-stray$")
@@ -341,7 +340,7 @@ class Broker:
         command = make_command(main_class, *arguments, after=after)
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=_TOOL_TIMEOUT_SECONDS
+                command, capture_output=True, text=True, check=False, timeout=LONGEST_WAIT_SECONDS
             )
         except subprocess.TimeoutExpired as error:  # a consumer waits for ever for records that a broker lost
             raise BrokerError(f"{main_class} did not end; the broker:\n{self.log[-4000:]}") from error

@@ -12,6 +12,9 @@ from tests.patience import LONGEST_WAIT_SECONDS
 from tests.servers.s3_server import free_port
 
 NODES = (2, 3)
+# What the tools' clients wait for a controller, or a leader, that other work on the machine keeps from answering.
+_PATIENCE = ("default.api.timeout.ms", "delivery.timeout.ms", "max.block.ms")
+_PATIENCE_MS = 500_000
 
 
 class BrokerPair:
@@ -62,6 +65,8 @@ class BrokerPair:
             )
             for node in NODES
         }
+        self._patient = work_dir / "clients.properties"
+        self._patient.write_text("".join(f"{key}={_PATIENCE_MS}\n" for key in _PATIENCE))
         for one in (self.controller, *self.brokers.values()):
             one.format(cluster_id)
 
@@ -73,8 +78,8 @@ class BrokerPair:
     def ask(self, tool: str, *arguments: str, node: int = 2) -> str:
         """Run one of Kafka's tools against broker *node*; what it printed."""
         broker = self.brokers[node]
-        given = ("--bootstrap-server", broker.bootstrap_servers, *arguments)
-        return broker.run_tool(f"org.apache.kafka.tools.{tool}", *given)
+        client = ("--bootstrap-server", broker.bootstrap_servers, "--command-config", str(self._patient))
+        return broker.run_tool(f"org.apache.kafka.tools.{tool}", *client, *arguments)
 
     def wait_for_leader(self, node: int, *topics: str, replicas: int) -> None:
         """Wait until broker *node* leads all partitions of *topics*, and so many replicas are in sync."""
@@ -114,9 +119,8 @@ class BrokerPair:
         """Kill broker *node*, and tell the controller, which does not find out: others may lead at once."""
         self.brokers[node].kill()
         controller = ("--bootstrap-controller", self.controller.bootstrap_controllers)
-        self.controller.run_tool(
-            "org.apache.kafka.tools.ClusterTool", "unregister", *controller, "--id", str(node)
-        )
+        client = ("--command-config", str(self._patient), "--id", str(node))
+        self.controller.run_tool("org.apache.kafka.tools.ClusterTool", "unregister", *controller, *client)
 
     def stop(self) -> None:
         """End all of them cleanly, the controller last."""

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests import ROOT
+from tests.patience import LONGEST_WAIT_SECONDS
 
 PARTS = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "segfmt", "native", "recovery")
 """What a wheel is made from: no tests are there, no benchmarks, no leftovers of another build."""
 _NOT_FOR_OTHERS = ("PYTHON", "PYTEST", "COVERAGE", "SPARK_", "PYSPARK_", "VIRTUAL_ENV", "XDG_CACHE_HOME")
-_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Environment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_SECONDS,
+            timeout=LONGEST_WAIT_SECONDS,
         )
 
     def script(self, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -99,6 +99,6 @@ def run_pip(project: Path, command: str, into: Path | None = None) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=_SECONDS,
+        timeout=LONGEST_WAIT_SECONDS,
     )
     assert done.returncode == 0, f"{command}\n{done.stderr}"
