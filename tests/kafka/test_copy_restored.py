@@ -30,6 +30,7 @@ from tests.brokers.restoring import (
 )
 from tests.brokers.sample_brokers import broker_of, crash_broker
 from tests.logs.samples import tree_of
+from tests.patience import LONGEST_WAIT_SECONDS
 from tests.runs.command import run
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -87,7 +88,8 @@ def told_by(broker: Broker, timestamps_ms: list[int]) -> Told:
 def consume(broker: Broker) -> None:
     """Let the group read on, and commit."""
     words = ("--topic", "codec-none", "--group", GROUP, "--from-beginning", "--max-messages", str(READ))
-    assert len(ask(broker, "consumer.ConsoleConsumer", *words, "--timeout-ms", "60000").splitlines()) == READ
+    words += ("--timeout-ms", str(round(LONGEST_WAIT_SECONDS * 1000)))
+    assert len(ask(broker, "consumer.ConsoleConsumer", *words).splitlines()) == READ
 
 
 def write_transactions(broker: Broker) -> None:
