@@ -81,7 +81,7 @@ def recover(
             dirs, options, is_place_configured=log_dirs is None, offline=locks.offline.keys()
         )
         missing = _missing_logs(dirs, options.choice())
-        broker = replace(broker, remarks=(*broker.remarks, *_warnings(*missing)))
+        broker = replace(broker, remarks=(*_warnings(*missing), *broker.remarks))
         return Engine(dirs.log_dirs, options, broker, locks, observers=observers, stop=stop).run()
 
 
