@@ -100,7 +100,7 @@ class BrokerFacts:
         node_id: that of the configuration, None if it has none.
         release: of the broker that will start, and how it is known.
         cordoned_log_dirs: those that get no new logs, for observers.
-        missing_logs: those that have vanished, if no broker is at work there.
+        missing_logs: those that have vanished, or that a broker at work is deleting.
         remarks: what was noticed so far, for the observers; they become notes of the run.
     """
 

@@ -15,10 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from recovery.load.segments import first_unflushed, log_base_offsets
+from recovery.logdir.checkpoints import known_offsets
 from recovery.logdir.lock import is_locked
-from recovery.read.file_system import read_small
-from segfmt.checkpoint import read_offset_checkpoint
-from segfmt.errors import FileNameError, MalformedCheckpointError
+from segfmt.errors import FileNameError
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT, FolderState, log_name, read_log_folder_name
 from segfmt.java_text import LONG_MAX
 
@@ -54,7 +53,7 @@ def unflushed_logs(log_dir: str) -> tuple[UnflushedLog, ...]:
     """
     with os.scandir(log_dir) as entries:
         names = [entry.name for entry in entries if entry.is_dir()]
-    points = _recovery_points(log_dir)
+    points = known_offsets(log_dir, RECOVERY_POINT_CHECKPOINT)
     logs = []
     for name in names:
         try:
@@ -86,14 +85,6 @@ def _sizes_bytes(path: str, recovery_point: int) -> dict[int, int]:
             except OSError:
                 continue
     return dict(sorted(sizes_bytes.items()))
-
-
-def _recovery_points(log_dir: str) -> dict[tuple[str, int], int]:
-    """Return the lines of the checkpoint; none, as a broker has it, if it cannot be read."""
-    try:
-        return read_offset_checkpoint(read_small(os.path.join(log_dir, RECOVERY_POINT_CHECKPOINT)))
-    except (OSError, MalformedCheckpointError):
-        return {}
 
 
 _DEFAULT_THREADS = 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -60,6 +61,13 @@ class Checkpoint:
     problems: tuple[Problem, ...] = ()
     denial: PermissionError | None = None
     notes: tuple[Problem, ...] = ()
+
+
+def known_offsets(log_dir: str, name: str) -> Offsets:
+    """Return the lines of the checkpoint *name* in *log_dir*; none if it is missing or cannot be read."""
+    with suppress(OSError, MalformedCheckpointError):
+        return read_offset_checkpoint(read_small(os.path.join(log_dir, name)))
+    return {}
 
 
 def read_checkpoint(log_dir: str, name: str, user: BrokerUser) -> Checkpoint:

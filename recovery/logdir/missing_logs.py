@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 from recovery.broker.assignments import Assignments, read_assignments
 from recovery.broker.cluster_metadata import ClusterMetadata
-from recovery.logdir.checkpoints import Offsets
+from recovery.logdir.checkpoints import Offsets, known_offsets
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
 from recovery.problem import FIND_FOLDER_REMEDY
 from recovery.quantity import listed_text
 from recovery.read.file_system import read_small
-from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -94,8 +93,8 @@ def find_missing_logs(log_dirs: Sequence[str], *, metadata_dirs: Iterable[str]) 
             names[log_dir] = os.listdir(log_dir)
     everywhere = [name for dir_names in names.values() for name in dir_names]
     lost = {
-        log_dir: logs_without_folder(everywhere, _offsets(log_dir, dir_names))
-        for log_dir, dir_names in names.items()
+        log_dir: logs_without_folder(everywhere, {name: known_offsets(log_dir, name) for name in _TELLING})
+        for log_dir in names
     }
     if not any(lost.values()):
         return
@@ -114,14 +113,6 @@ def missing_logs_text(logs: Sequence[MissingLog]) -> str:
         f"{logs[0].log_dir}: there is no folder of {names}, which had records by the checkpoints: a broker begins "
         f"with an empty log there, and says nothing of it. Remedy: {FIND_FOLDER_REMEDY}"
     )
-
-
-def _offsets(log_dir: str, names: Iterable[str]) -> dict[str, Offsets]:
-    offsets: dict[str, Offsets] = {}
-    for name in set(_TELLING).intersection(names):
-        with suppress(OSError, FormatError):
-            offsets[name] = read_offset_checkpoint(read_small(os.path.join(log_dir, name)))
-    return offsets
 
 
 def _metadata(dirs: Iterable[str]) -> tuple[ClusterMetadata, Assignments]:

@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 from recovery.archive.copy.manifest import MANIFEST_KEY, FileFigures
 from recovery.archive.copy.report import UncopiedFile
 from recovery.archive.stores.archived import PartitionPrefix
-from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
+from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS, known_offsets
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import is_folder, read_small
+from recovery.read.file_system import is_folder
 from recovery.stop_request import StopRequest
 from recovery.write.move_in import STAGE_FOLDER
 from recovery.write.undo_notice import UNDO_NOTICE
-from segfmt.checkpoint import read_offset_checkpoint
-from segfmt.errors import FileNameError, FormatError
+from segfmt.errors import FileNameError
 from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, LOCK_FILE, read_folder_name
 
 _UNMOUNTED_LOG_DIR = "Remedy: see that its file system is mounted"
@@ -178,10 +177,8 @@ class _Finder:
 
 def _cleaned_partitions(log_dir: str) -> frozenset[str]:
     """Return the folders of partitions that the log cleaner has a checkpoint of."""
-    with suppress(OSError, FormatError):
-        lines = read_offset_checkpoint(read_small(os.path.join(log_dir, CLEANER_OFFSET_CHECKPOINT)))
-        return frozenset(f"{topic}-{partition}" for topic, partition in lines)
-    return frozenset()
+    lines = known_offsets(log_dir, CLEANER_OFFSET_CHECKPOINT)
+    return frozenset(f"{topic}-{partition}" for topic, partition in lines)
 
 
 def _leads_somewhere(path: str) -> bool:

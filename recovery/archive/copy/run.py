@@ -83,7 +83,7 @@ def copy(
             run.warnings.append(
                 f"{log_dir}: it cannot be locked, see to it that no broker uses it: {error_text(error.error)}"
             )
-        run.warnings += interruptions(there, then=", and copy again")
+        run.warnings += (f"{text}. Then copy again" for text in interruptions(there))
         return run.run()
 
 

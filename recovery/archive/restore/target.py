@@ -16,6 +16,7 @@ from recovery.broker.assignments import Assignment, Assignments, read_assignment
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.engine.run import BrokerFacts
 from recovery.errors import AS_BROKERS_USER, LogDirOfflineError, error_text
+from recovery.logdir.checkpoints import known_offsets
 from recovery.logdir.dirs import BrokerDirs
 from recovery.logdir.identity import identify
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata, load_metadata
@@ -120,9 +121,9 @@ class Target:
         self._added = dict.fromkeys(dirs.log_dirs, 0)
         self._to_come: dict[str, str] = {}
         live = [target.log_dir for target in self.log_dirs if target.is_live]
-        self._log_starts = [_offsets(log_dir, LOG_START_OFFSET_CHECKPOINT) for log_dir in live]
+        self._log_starts = [known_offsets(log_dir, LOG_START_OFFSET_CHECKPOINT) for log_dir in live]
         self._ends = {
-            os.path.join(log_dir, name): _offsets(log_dir, name)
+            os.path.join(log_dir, name): known_offsets(log_dir, name)
             for log_dir in live
             for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)
         }
@@ -338,12 +339,6 @@ def _without_lines(log_dir: str) -> OSError | str | None:
         except OSError as error:
             return with_remedy(error)
     return None
-
-
-def _offsets(log_dir: str, checkpoint: str) -> Mapping[tuple[str, int], int]:
-    with suppress(OSError, FormatError):
-        return read_offset_checkpoint(read_small(os.path.join(log_dir, checkpoint)))
-    return {}
 
 
 def _logs(names: Iterable[str]) -> Iterator[PartitionFolder]:

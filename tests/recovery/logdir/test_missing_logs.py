@@ -32,8 +32,8 @@ def sample(tmp_path: Path) -> Sample:
     return unpack("crashed", tmp_path)
 
 
-def log_dir_of(sample: Sample, name: str = NAME) -> Path:
-    return next(log_dir for log_dir in sample.log_dirs if (log_dir / name).is_dir())
+def log_dir_of(sample: Sample) -> Path:
+    return next(log_dir for log_dir in sample.log_dirs if (log_dir / NAME).is_dir())
 
 
 def missing_in(report: VerifyReport) -> list[tuple[str, Finding]]:
