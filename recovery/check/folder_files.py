@@ -104,8 +104,8 @@ class LocalFolder:
 
     def read(self, name: str, most_bytes: int) -> bytes:
         """Return the first bytes of a file."""
-        with open(os.path.join(self._path, name), "rb", 0, opener=open_file) as file:
-            return file.read(most_bytes) or b""
+        with open(os.path.join(self._path, name), "rb", opener=open_file) as file:
+            return file.read(most_bytes)
 
 
 def list_folder(path: str) -> tuple[dict[str, FileStat], dict[str, str]]:

@@ -220,7 +220,7 @@ def _last_index_entry(replica: Replica, base_offset: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _opened(folder: str, name: str) -> Iterator[Callable[[int, int], bytearray] | None]:
+def _opened(folder: str, name: str) -> Iterator[Callable[[int, int], bytes] | None]:
     """Give a function that reads bytes of a file from a position on, fewer at its end; None if there is no such file.
 
     Raises:
@@ -239,6 +239,6 @@ def _opened(folder: str, name: str) -> Iterator[Callable[[int, int], bytearray] 
         os.close(descriptor)
 
 
-def _is_zero(data: bytearray) -> bool:
+def _is_zero(data: bytes) -> bool:
     """Return whether *data* is zeros alone; none at all, after the end of a file, count as zeros."""
     return not any(data)

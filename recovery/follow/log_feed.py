@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from recovery.errors import UsageError, reason_text
-from recovery.read.file_system import open_file
+from recovery.read.file_system import open_file, read_at
 
 STANDARD_INPUT = "-"
 CHUNK_BYTES = 1 << 20
@@ -187,7 +187,7 @@ class FileFeed:
         """Whether the file was cut and has grown past the place that was read, which only its beginning shows."""
         if size_bytes == self._position or not self._head:
             return False
-        return os.pread(self._descriptor, len(self._head), 0) != self._head
+        return read_at(self._descriptor, 0, len(self._head)) != self._head
 
     def _has_other_file(self) -> bool:
         try:

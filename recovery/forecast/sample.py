@@ -182,7 +182,7 @@ def _read(piece: _Piece) -> _Reading:
         end = min(start + piece.size_bytes, size_bytes)
         absent = absent_bytes(descriptor, start, end) if start < end else 0
         started_s, started_cpu_s = time.perf_counter(), time.thread_time()
-        head = os.pread(descriptor, byte_layout.LOG_OVERHEAD_BYTES, start)
+        head = read_at(descriptor, start, byte_layout.LOG_OVERHEAD_BYTES)
         if len(head) == byte_layout.LOG_OVERHEAD_BYTES and batch_bytes(head) <= _MOST_BATCH_BYTES:
             end = min(max(end, start + batch_bytes(head)), size_bytes)
         if absent:  # requested at once, as far ahead of its reader as a recovery requests it

@@ -166,7 +166,7 @@ def _opened(folder: str, name: str) -> Iterator[BytesOnDisk]:
     path = os.path.join(folder, name)
     descriptor = open_unseen(path)
 
-    def read(position: int, size_bytes: int) -> bytearray:
+    def read(position: int, size_bytes: int) -> bytes:
         with naming(path):
             return read_at(descriptor, position, size_bytes)
 

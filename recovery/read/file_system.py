@@ -317,11 +317,13 @@ def check_size(descriptor: int, most_bytes: int, path: str) -> int:
     return size_bytes
 
 
-def read_at(descriptor: int, position: int, size_bytes: int) -> bytearray:
-    """Return *size_bytes* of a file from *position* on, fewer if it ends before."""
-    data = bytearray(size_bytes)
-    done = fill(memoryview(data), descriptor, position)
-    return data if done == size_bytes else data[:done]
+def read_at(descriptor: int, position: int, size_bytes: int) -> bytes:
+    """Return *size_bytes* of a file from *position* on, fewer only if it ends before: one read(2) may return less."""
+    pieces = []
+    while size_bytes > 0 and (piece := os.pread(descriptor, size_bytes, position)):
+        pieces.append(piece)
+        size_bytes, position = size_bytes - len(piece), position + len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def fill(target: memoryview, descriptor: int, position: int) -> int:

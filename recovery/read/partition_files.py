@@ -20,7 +20,7 @@ import numpy.typing as npt
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.load.model import BatchSpan, Blob, LogSettings, Original, ScanMode, ScanRequest
-from recovery.read.file_system import is_local, naming, open_file, read_whole
+from recovery.read.file_system import is_local, naming, open_file, read_at, read_whole
 from recovery.read.mapping import MappedFile
 from recovery.read.opened_log import FilePart
 from recovery.read.rate_limit import RateLimit
@@ -100,7 +100,7 @@ class PartitionFiles:
         """Return some bytes of a file that may be large, fewer if it has become shorter."""
         path = f"{self._folder}/{part.file}"
         with naming(path), open(path, "rb", 0, opener=open_file) as opened:
-            return os.pread(opened.fileno(), part.size_bytes, part.origin_position)
+            return read_at(opened.fileno(), part.origin_position, part.size_bytes)
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Scan a segment, or a part of it.

@@ -12,6 +12,7 @@ import threading
 from typing import BinaryIO
 
 from recovery.load.model import Blob
+from recovery.read.file_system import read_at
 
 LEAST_BYTES = 64 << 10
 """Smaller data stays in memory."""
@@ -78,7 +79,7 @@ class SpooledBytes:
         return self._size_bytes
 
     def __bytes__(self) -> bytes:
-        data = os.pread(self._file.fileno(), self._size_bytes, self._position)
+        data = read_at(self._file.fileno(), self._position, self._size_bytes)
         if len(data) < self._size_bytes:
             raise OSError(f"{len(data)} bytes of a temporary file, expected {self._size_bytes}")
         return data

@@ -34,7 +34,7 @@ from recovery.plan.actions import (
     seals_segment,
 )
 from recovery.plan.commit import Commit
-from recovery.read.file_system import keeps_inodes
+from recovery.read.file_system import keeps_inodes, read_at
 from recovery.write.durable import (
     append_part,
     copy_new,
@@ -295,8 +295,8 @@ def _contents(folder: str, commit: Commit, present: Container[str]) -> dict[str,
 
 def _digest_of_ends(path: str, size_bytes: int) -> str:
     with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
-        head = os.pread(descriptor, min(size_bytes, _END_BYTES), 0)
-        tail = os.pread(descriptor, min(size_bytes, _END_BYTES), max(size_bytes - _END_BYTES, 0))
+        head = read_at(descriptor, 0, min(size_bytes, _END_BYTES))
+        tail = read_at(descriptor, max(size_bytes - _END_BYTES, 0), min(size_bytes, _END_BYTES))
     return hashlib.sha256(head + tail).hexdigest()
 
 

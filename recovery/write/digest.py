@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from recovery.plan.manifest import Digest
-from recovery.read.file_system import naming, open_file
+from recovery.read.file_system import naming, open_file, read_at
 
 _BLOCK_BYTES: Final = 1 << 20
 _LEAST_SPARSE_BYTES: Final = 64 << 10
@@ -131,7 +131,7 @@ def _used_bytes(descriptor: int, size_bytes: int) -> int:
     end = _data_end(descriptor, size_bytes)
     while end > 0:
         begin = (end - 1) // _BLOCK_BYTES * _BLOCK_BYTES
-        used = _trimmed_bytes(os.pread(descriptor, end - begin, begin))
+        used = _trimmed_bytes(read_at(descriptor, begin, end - begin))
         if used:
             return begin + used
         end = begin

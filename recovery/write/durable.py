@@ -16,7 +16,7 @@ from types import TracebackType
 
 from recovery.logdir.user import give
 from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import OddFileError, look_at, name_of, naming, open_file, raise_error
+from recovery.read.file_system import OddFileError, look_at, name_of, naming, open_file, raise_error, read_at
 from recovery.write.write_back import sync_file_system
 
 _COPY_BYTES = 1 << 20
@@ -238,7 +238,7 @@ def end_of_lines(descriptor: int, size_bytes: int) -> int:
     end = size_bytes
     while end > 0:
         begin = end - min(end, _LOOK_BACK_BYTES)
-        if (found := os.pread(descriptor, end - begin, begin).rfind(b"\n")) >= 0:
+        if (found := read_at(descriptor, begin, end - begin).rfind(b"\n")) >= 0:
             return begin + found + 1
         end = begin
     return 0

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from recovery.errors import JournalError
 from recovery.logdir.user import give_to_owner_of
-from recovery.read.file_system import is_folder, naming, open_file
+from recovery.read.file_system import is_folder, naming, open_file, read_at
 from recovery.write import journal_format as journal_record
 from recovery.write.durable import make_folder_like, make_folders, sync
 from recovery.write.journal_format import PREFIX, START, Document, Piece, RecordKind
@@ -171,7 +171,7 @@ class JournalFile:
 
     def _pread(self, size_bytes: int, position: int) -> bytes:
         with naming(self.path):
-            return _read_fully(self._descriptor, size_bytes, position)
+            return read_at(self._descriptor, position, size_bytes)
 
     def cut(self, position: int) -> None:
         """Let the file end at *position*; if it is open for reading only, just read no further."""
@@ -254,12 +254,3 @@ def _write_fully(descriptor: int, pieces: Sequence[Piece], position: int) -> int
         if left:
             left[0] = left[0][count:]
     return position - begin
-
-
-def _read_fully(descriptor: int, size_bytes: int, position: int) -> bytes:
-    """Return *size_bytes* from *position* on, fewer if the file ends before."""
-    chunks = []
-    while size_bytes > 0 and (chunk := os.pread(descriptor, size_bytes, position)):
-        chunks.append(chunk)
-        size_bytes, position = size_bytes - len(chunk), position + len(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -402,6 +402,18 @@ class Conservation:
         return lost
 
 
+def undo_problems(bench: StateBench) -> list[str]:
+    """Let an `undo` end, recover once more; return what is wrong then."""
+    problems = []
+    undone = bench.run(command="undo")
+    if undone.exit_code != 0:
+        problems.append(f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}")
+    wrong = differences(bench.undone.tree, bench.live_tree())
+    problems += [f"undone: not as before: {words}" for words in wrong[:3]]
+    problems += [f"undone: {words}" for words in (*bench.losses(), *bench.leftovers())]
+    return problems or [f"recovered again: {words}" for words in bench.rerun_problems()]
+
+
 def _bytes_of(told: Mapping[str, Cuts], partition: str) -> int:
     return sum(size_bytes for _, _, size_bytes in told.get(partition, {}))
 

@@ -103,5 +103,10 @@ FOUND = (
         "tear@write journal.new#2,EROFS@unlink journal.new#1",
         "the same",
     ),
+    (
+        "faults",
+        "two log dirs",
+        "shorten@read manifest.jsonl#1",
+        "a read of the manifest's end that returned less was taken for a torn line, which was cut",
+    ),
 )
-"""Kind, state, point, and what it was."""

@@ -2,7 +2,8 @@
 
 What must hold: a run that could not do all that it should says so by its exit code and names the errno and the
 file; nothing is lost; no marker vouches for what is not done; the next run comes to the same end. Where the
-exit code is that of the undisturbed run, the failure was harmless, and everything is as after that.
+exit code is that of the undisturbed run, the failure was harmless, and everything is as after that: an `undo` takes
+it back, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from segfmt.filenames import CLUSTER_METADATA_FOLDER
-from tests.faults.bench import CLEAN_CODES, StateBench, differences_below
+from tests.faults.bench import CLEAN_CODES, StateBench, differences_below, undo_problems
 from tests.faults.fork_server import Ended
 from tests.faults.kills import changing_kill_points
 from tests.faults.shim import OPS_OF_ERROR, Action, Call, Fault, Op
@@ -37,9 +38,13 @@ def fault_points(calls: Iterable[Call]) -> list[Fault]:
 
 
 def check_fault(bench: StateBench, fault: Fault) -> list[str] | None:
-    """Let one run fail, look, run once more, look again; return what is wrong, None where nothing failed."""
+    """Let one run fail, look, run once more, look again; return what is wrong, None where nothing failed.
+
+    What a run has done that ended well all the same is taken back first.
+    """
+    is_undone = bench.undone.is_possible
     bench.fresh()
-    return _check_failing(bench, fault, frozenset())
+    return _check_failing(bench, fault, frozenset(), is_undone=is_undone)
 
 
 def resumed_fault_points(calls: Sequence[Call], rng: random.Random) -> list[tuple[Fault, Fault]]:
@@ -60,11 +65,15 @@ def check_resumed_fault(bench: StateBench, kill: Fault, fault: Fault) -> list[st
     return None if problems is None else [f"killed at {ended.hit}: {problem}" for problem in problems]
 
 
-def _check_failing(bench: StateBench, fault: Fault, over: frozenset[str]) -> list[str] | None:
+def _check_failing(
+    bench: StateBench, fault: Fault, over: frozenset[str], *, is_undone: bool = False
+) -> list[str] | None:
     ended = bench.run(fault)
     if not ended.hit_count:
         return None
     problems = _failed_problems(bench, ended, fault, over)
+    if is_undone and not problems and ended.exit_code == bench.undisturbed.exit_code:
+        return [f"{fault} at {ended.hit}: {problem}" for problem in undo_problems(bench)]
     over |= bench.over()
     problems += [f"then: {problem}" for problem in bench.rerun_problems(over, bench.unmarked())]
     return [f"{fault} at {ended.hit}: {problem}" for problem in problems]

@@ -6,7 +6,7 @@ nothing has disturbed, no batch is lost meanwhile, and what it leaves can be rec
 
 from __future__ import annotations
 
-from tests.faults.bench import StateBench
+from tests.faults.bench import StateBench, undo_problems
 from tests.faults.crashes import crash, crash_points
 from tests.faults.io_faults import fault_points, named_problems
 from tests.faults.kills import disk_points
@@ -43,7 +43,7 @@ def check_undo(bench: StateBench, fault: Fault) -> list[str] | None:
     problems = bench.losses()
     if not ended.is_killed:
         problems += _failed_problems(bench, fault, ended.exit_code) or named_problems(bench, ended, fault)
-    return [f"{fault} at {ended.hit}: {problem}" for problem in (*problems, *_again_problems(bench))]
+    return [f"{fault} at {ended.hit}: {problem}" for problem in (*problems, *undo_problems(bench))]
 
 
 def check_undo_crash(bench: StateBench, fault: Fault, variant: int) -> list[str] | None:
@@ -51,20 +51,8 @@ def check_undo_crash(bench: StateBench, fault: Fault, variant: int) -> list[str]
     hit = crash(bench, fault, variant, command="undo")
     if hit is None:
         return None
-    problems = [*bench.losses(), *_again_problems(bench)]
+    problems = [*bench.losses(), *undo_problems(bench)]
     return [f"crashed at {hit}, variant {variant}: {problem}" for problem in problems]
-
-
-def _again_problems(bench: StateBench) -> list[str]:
-    """Let an `undo` end, recover once more; return what is wrong then."""
-    problems = []
-    again = bench.run(command="undo")
-    if again.exit_code != 0:
-        problems.append(f"then: exit code {again.exit_code}: {again.stderr.strip()[-300:]}")
-    wrong = differences(bench.undone.tree, bench.live_tree())
-    problems += [f"then: not as before: {words}" for words in wrong[:3]]
-    problems += [f"then: {words}" for words in (*bench.losses(), *bench.leftovers())]
-    return problems or [f"recovered again: {words}" for words in bench.rerun_problems()]
 
 
 def _failed_problems(bench: StateBench, fault: Fault, exit_code: int) -> list[str]:

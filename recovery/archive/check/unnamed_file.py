@@ -8,6 +8,8 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from recovery.read.file_system import read_at
+
 
 class UnnamedFile:
     """A temporary file without a name, to which any thread may append.
@@ -55,4 +57,4 @@ class UnnamedFile:
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return bytes that were appended."""
-        return os.pread(self._file.fileno(), size_bytes, position)
+        return read_at(self._file.fileno(), position, size_bytes)

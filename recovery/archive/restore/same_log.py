@@ -10,7 +10,7 @@ import numpy as np
 from recovery.archive.inventory.own_span import last_batch_position
 from recovery.archive.restore.source import SourcePartition, SourceSegment
 from recovery.archive.stores.store import Store
-from recovery.read.file_system import open_file
+from recovery.read.file_system import open_file, read_at
 from segfmt import byte_layout
 from segfmt.errors import FormatError
 from segfmt.filenames import log_name
@@ -34,7 +34,7 @@ def has_last_batch(store: Store, source: SourcePartition, folder: str) -> bool:
         with open(
             os.path.join(folder, log_name(last.segment.base_offset)), "rb", buffering=0, opener=open_file
         ) as log:
-            present = os.pread(log.fileno(), len(archived), position)
+            present = read_at(log.fileno(), position, len(archived))
     except (FormatError, OSError):
         return False
     return bool(archived) and _without_epoch(archived) == _without_epoch(present)
