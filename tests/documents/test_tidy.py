@@ -216,6 +216,24 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
     assert {place.partition(":")[0] for place in found} == elsewhere, found
 
 
+def test_a_read_that_may_return_less_is_in_a_loop() -> None:
+    """`file_system.read_at` and `fill` read on; only who goes on by what has come calls the system himself."""
+    found = {
+        str(path.relative_to(ROOT))
+        for path in PRODUCTION
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.read", "os.pread", "os.preadv")
+    }
+    assert found == {
+        "recovery/read/file_system.py",
+        "recovery/follow/log_feed.py",  # a log that grows
+        "recovery/archive/copy/reading.py",
+        "recovery/write/durable.py",  # a copy, piece by piece
+        "recovery/write/digest.py",
+        "native/kernels/cache.py",  # the kernel's own file
+    }
+
+
 # -- looking at sources --------------------------------------------------------------
 
 
