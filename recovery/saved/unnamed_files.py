@@ -1,7 +1,7 @@
 """Parts of logs in quarantine that no manifest names: an `undo` that ignored them would leave a cut, or lose them.
 
 A run that was killed before it entered them has cut nothing: the log dir has the same bytes, or more where the copy was
-begun. Otherwise a line of the manifest, or all of it, was lost.
+begun or has not come to the disk. Otherwise a line of the manifest, or all of it, was lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from recovery.plan.undo_plan import Saved
 from recovery.quantity import listed_text
 from recovery.saved.log_dir_state import LogDirState
 from recovery.saved.runs import origin_of, read_run, unnamed_segments
-from recovery.write.digest import begins_with, look_into
+from recovery.write.digest import is_begun_copy, look_into
 from segfmt.filenames import DELETED_SUFFIX
 
 _MOST_LOST = 20
@@ -63,10 +63,9 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
             digest=digest,
         )
         part = LostPart(os.path.join(path, stored), os.path.join(log_dir, folder, name), position or 0)
-        is_known = state.holds(folder, name, saved) or (
-            position is None and begins_with(part.path, part.stored)
-        )
-        if not is_known:
+        if not state.holds(folder, name, saved) and not (
+            position is None and is_begun_copy(part.stored, part.path)
+        ):
             lost.append(part)
     if lost:
         raise UnsafeError(

@@ -53,17 +53,10 @@ def look_into(path: str, *, may_skip_zeros: bool) -> tuple[int, Digest | None]:
         return os.fstat(descriptor).st_size, digest_of(descriptor, may_skip_zeros=may_skip_zeros)
 
 
-def begins_with(path: str, beginning: str) -> bool:
-    """Return whether the file *path* begins with the bytes of the file *beginning*, which must not be a link."""
-    with (
-        contextlib.suppress(OSError),
-        open(path, "rb", opener=open_file) as whole,
-        open(open_file(beginning, os.O_NOFOLLOW), "rb") as part,
-    ):
-        size_bytes = os.fstat(part.fileno()).st_size
-        return size_bytes <= os.fstat(whole.fileno()).st_size and (
-            sha256_of(part.fileno(), size_bytes) == sha256_of(whole.fileno(), size_bytes)
-        )
+def is_begun_copy(copy: str, original: str) -> bool:
+    """Return whether *copy* has no byte that the file *original* does not have: see `has_part`. None may be a link."""
+    with contextlib.suppress(OSError):
+        return has_part(copy, 0, os.stat(original).st_size, original)
     return False
 
 

@@ -36,7 +36,7 @@ from recovery.read.file_system import (
     open_file,
     refuse_link,
 )
-from recovery.write.digest import begins_with, look_into
+from recovery.write.digest import is_begun_copy, look_into
 from recovery.write.durable import (
     copy_new,
     end_of_lines,
@@ -223,8 +223,8 @@ class Quarantine:
         target = target if isinstance(save, SaveFile) else f"{target}.from-{position}"
         copy = free_name(target)
         copy_new(path, copy, position=position, like=path, keeps_time=True)
-        if copy != target and self._is_unentered(target) and begins_with(copy, target):
-            os.rename(copy, target)  # an unfinished copy of a run that was killed
+        if copy != target and self._is_unentered(target) and is_begun_copy(target, copy):
+            os.rename(copy, target)  # an unfinished copy of a run that was killed, or lost power
             return target, False
         return copy, False
 

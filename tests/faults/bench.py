@@ -29,6 +29,7 @@ from tests.runs.driving import is_as_saved, own_leftovers, quarantine_of, valid_
 
 CLEAN_CODES = (0, 2)
 """Exit codes of a run that has done all that there was to do."""
+_MOST_RUNS = 5
 
 
 class Bench:
@@ -412,6 +413,17 @@ def undo_problems(bench: StateBench) -> list[str]:
     problems += [f"undone: not as before: {words}" for words in wrong[:3]]
     problems += [f"undone: {words}" for words in (*bench.losses(), *bench.leftovers())]
     return problems or [f"recovered again: {words}" for words in bench.rerun_problems()]
+
+
+def all_undone_problems(bench: StateBench) -> list[str]:
+    """Take back one run after the other; return what is wrong with what is then there."""
+    for _ in range(_MOST_RUNS):
+        undone = bench.run(command="undo")
+        if undone.exit_code != 0:
+            return [f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}"]
+        if "nothing to take back" in undone.stdout:
+            return [f"all undone: {words}" for words in differences(bench.undone.tree, bench.live_tree())[:3]]
+    return [f"there is something to take back after {_MOST_RUNS} undos"]
 
 
 def _bytes_of(told: Mapping[str, Cuts], partition: str) -> int:

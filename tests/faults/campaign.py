@@ -6,7 +6,7 @@
 The kinds:
 
     kills           each call: killed before it, after it, within a write, each disk that this can leave once; and as
-                    many double kills; then started again
+                    many double kills; then started again, and taken back
     kills-everywhere  the same, and killed before each call that only looks, too
     kills-restart   each call that changes something: killed, then begun anew with --restart: who was told of what
     kills-broker    each call that changes something: killed, then a broker is started instead

@@ -109,4 +109,10 @@ FOUND = (
         "shorten@read manifest.jsonl#1",
         "a read of the manifest's end that returned less was taken for a torn line, which was cut",
     ),
+    (
+        "crashes",
+        "log start beyond the end",
+        "kill-after@link late-0/00000000000000000064.timeindex#1/2",
+        "a copy of which a power failure had left zeros was in the way of an undo for ever",
+    ),
 )

@@ -14,7 +14,13 @@ import random
 from collections.abc import Iterable, Sequence
 
 from segfmt.filenames import CLUSTER_METADATA_FOLDER
-from tests.faults.bench import CLEAN_CODES, StateBench, differences_below, undo_problems
+from tests.faults.bench import (
+    CLEAN_CODES,
+    StateBench,
+    all_undone_problems,
+    differences_below,
+    undo_problems,
+)
 from tests.faults.fork_server import Ended
 from tests.faults.kills import changing_kill_points
 from tests.faults.shim import OPS_OF_ERROR, Action, Call, Fault, Op
@@ -38,9 +44,9 @@ def fault_points(calls: Iterable[Call]) -> list[Fault]:
 
 
 def check_fault(bench: StateBench, fault: Fault) -> list[str] | None:
-    """Let one run fail, look, run once more, look again; return what is wrong, None where nothing failed.
+    """Let one run fail, look, run once more, look again, take all back; return what is wrong.
 
-    What a run has done that ended well all the same is taken back first.
+    What a run has done that ended well all the same is taken back first. None where nothing failed.
     """
     is_undone = bench.undone.is_possible
     bench.fresh()
@@ -55,27 +61,33 @@ def resumed_fault_points(calls: Sequence[Call], rng: random.Random) -> list[tupl
 
 
 def check_resumed_fault(bench: StateBench, kill: Fault, fault: Fault) -> list[str] | None:
-    """Kill one run, let the next one fail, look, run once more, look again; None where nothing failed."""
+    """Kill one run, let the next one fail, look, run once more, look again, take all back.
+
+    None where nothing failed.
+    """
+    is_undone = bench.undone.is_possible
     bench.fresh()
     over = bench.over()
     ended = bench.run(kill)
     if not ended.is_killed:
         return None
-    problems = _check_failing(bench, fault, over | bench.over())
+    problems = _check_failing(bench, fault, over | bench.over(), is_undone=is_undone)
     return None if problems is None else [f"killed at {ended.hit}: {problem}" for problem in problems]
 
 
 def _check_failing(
-    bench: StateBench, fault: Fault, over: frozenset[str], *, is_undone: bool = False
+    bench: StateBench, fault: Fault, over: frozenset[str], *, is_undone: bool
 ) -> list[str] | None:
     ended = bench.run(fault)
     if not ended.hit_count:
         return None
     problems = _failed_problems(bench, ended, fault, over)
-    if is_undone and not problems and ended.exit_code == bench.undisturbed.exit_code:
+    if is_undone and not over and not problems and ended.exit_code == bench.undisturbed.exit_code:
         return [f"{fault} at {ended.hit}: {problem}" for problem in undo_problems(bench)]
     over |= bench.over()
     problems += [f"then: {problem}" for problem in bench.rerun_problems(over, bench.unmarked())]
+    if is_undone and not problems:
+        problems = all_undone_problems(bench)
     return [f"{fault} at {ended.hit}: {problem}" for problem in problems]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.write.digest import has_part
+from recovery.write.digest import has_part, is_begun_copy
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,25 @@ def test_what_an_append_can_have_left(
     saved.write_bytes(part or b"")
     assert has_part(str(log), 3, 6, None if part is None else str(saved)) is is_part
     assert not has_part(str(log), 20, 6, None)
+
+
+@pytest.mark.parametrize(
+    ("copy", "is_begun"),
+    [
+        (b"", True),
+        (b"abc", True),
+        (b"abcdef", True),
+        (b"a\0cdef", True),
+        (bytes(6), True),
+        (b"abcdefg", False),
+        (bytes(7), False),
+        (b"abcdeg", False),
+    ],
+)
+def test_what_a_copy_can_have_left(copy: bytes, is_begun: bool, tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("copy", "original", "missing")]
+    for path, data in zip(paths, (copy, b"abcdef"), strict=False):
+        Path(path).write_bytes(data)
+    assert is_begun_copy(paths[0], paths[1]) is is_begun
+    assert not is_begun_copy(paths[0], paths[2])
+    assert not is_begun_copy(paths[2], paths[1])
