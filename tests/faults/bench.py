@@ -412,6 +412,7 @@ def undo_problems(bench: StateBench) -> list[str]:
     wrong = differences(bench.undone.tree, bench.live_tree())
     problems += [f"undone: not as before: {words}" for words in wrong[:3]]
     problems += [f"undone: {words}" for words in (*bench.losses(), *bench.leftovers())]
+    problems = problems or all_undone_problems(bench)
     return problems or [f"recovered again: {words}" for words in bench.rerun_problems()]
 
 
