@@ -63,9 +63,10 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
             digest=digest,
         )
         part = LostPart(os.path.join(path, stored), os.path.join(log_dir, folder, name), position or 0)
-        if not state.holds(folder, name, saved) and not (
+        is_known = state.holds(folder, name, saved) or (
             position is None and is_begun_copy(part.stored, part.path)
-        ):
+        )
+        if not is_known:
             lost.append(part)
     if lost:
         raise UnsafeError(

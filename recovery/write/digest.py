@@ -54,7 +54,7 @@ def look_into(path: str, *, may_skip_zeros: bool) -> tuple[int, Digest | None]:
 
 
 def is_begun_copy(copy: str, original: str) -> bool:
-    """Return whether *copy* has no byte that the file *original* does not have: see `has_part`. None may be a link."""
+    """Return whether the file *copy* is a beginning of the file *original*, as in `has_part`; neither may be a link."""
     with contextlib.suppress(OSError):
         return has_part(copy, 0, os.stat(original).st_size, original)
     return False

@@ -11,7 +11,6 @@ import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -113,6 +112,7 @@ class StateBench:
         self.run()
         self.expected_again = self.live_tree()
         self.expected_unmarked = self._end_without_markers() if state.is_clean else self.expected
+        self.undone = self._undone()
 
     def _end_without_markers(self) -> dict[str, bytes]:
         self.fresh()
@@ -150,8 +150,7 @@ class StateBench:
             "--threads", "1", "--format", "json", "--progress", "none",
         ]  # fmt: skip
 
-    @cached_property
-    def undone(self) -> Undone:
+    def _undone(self) -> Undone:
         """What an undisturbed `undo` does."""
         self.fresh()
         self.run()
@@ -341,6 +340,35 @@ class StateBench:
         problems = self.end_problems(ended, over, unmarked, is_crash=is_crash)
         return problems or ([] if before is None else self.account_problems((*before, ended)))
 
+    def undo_problems(self) -> list[str]:
+        """Let an `undo` end, recover once more; return what is wrong then."""
+        problems = []
+        undone = self.run(command="undo")
+        if undone.exit_code != 0:
+            problems.append(f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}")
+        wrong = differences(self.undone.tree, self.live_tree())
+        problems += [f"undone: not as before: {words}" for words in wrong[:3]]
+        problems += [f"undone: {words}" for words in (*self.losses(), *self.leftovers())]
+        problems = problems or self.all_undone_problems()
+        return problems or [f"recovered again: {words}" for words in self.rerun_problems()]
+
+    def all_undone_problems(self) -> list[str]:
+        """Take back one run after the other; return what is wrong with what is then there.
+
+        Nothing is looked at where an undisturbed `undo` is refused.
+        """
+        if not self.undone.is_possible:
+            return []
+        for _ in range(_MOST_RUNS):
+            undone = self.run(command="undo")
+            if undone.exit_code != 0:
+                return [f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}"]
+            if "nothing to take back" in undone.stdout:
+                return [
+                    f"all undone: {words}" for words in differences(self.undone.tree, self.live_tree())[:3]
+                ]
+        return [f"there is something to take back after {_MOST_RUNS} undos"]
+
     # -- trees -----------------------------------------------------------------------------------------------
 
     def live_tree(self) -> dict[str, bytes]:
@@ -401,30 +429,6 @@ class Conservation:
                 ):
                     lost.append(f"{path} at {position} ({len(batch)} bytes)")
         return lost
-
-
-def undo_problems(bench: StateBench) -> list[str]:
-    """Let an `undo` end, recover once more; return what is wrong then."""
-    problems = []
-    undone = bench.run(command="undo")
-    if undone.exit_code != 0:
-        problems.append(f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}")
-    wrong = differences(bench.undone.tree, bench.live_tree())
-    problems += [f"undone: not as before: {words}" for words in wrong[:3]]
-    problems += [f"undone: {words}" for words in (*bench.losses(), *bench.leftovers())]
-    problems = problems or all_undone_problems(bench)
-    return problems or [f"recovered again: {words}" for words in bench.rerun_problems()]
-
-
-def all_undone_problems(bench: StateBench) -> list[str]:
-    """Take back one run after the other; return what is wrong with what is then there."""
-    for _ in range(_MOST_RUNS):
-        undone = bench.run(command="undo")
-        if undone.exit_code != 0:
-            return [f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}"]
-        if "nothing to take back" in undone.stdout:
-            return [f"all undone: {words}" for words in differences(bench.undone.tree, bench.live_tree())[:3]]
-    return [f"there is something to take back after {_MOST_RUNS} undos"]
 
 
 def _bytes_of(told: Mapping[str, Cuts], partition: str) -> int:

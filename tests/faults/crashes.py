@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.brokers import Oracle
-from tests.faults.bench import StateBench, all_undone_problems
+from tests.faults.bench import StateBench
 from tests.faults.crash_model import VARIANT_COUNT, CachedDisk, Disk
 from tests.faults.kills import BrokerEnd, broker_problems
 from tests.faults.shim import Action, Call, Fault, Op
@@ -66,15 +66,12 @@ def crash(bench: StateBench, fault: Fault, variant: int, *, command: str = "reco
 
 def check_crash(bench: StateBench, fault: Fault, variant: int) -> list[str] | None:
     """Crash, look, run once more, look again, take all back; return what is wrong, None where nothing was unsafe."""
-    is_undone = bench.undone.is_possible
     hit = crash(bench, fault, variant)
     if hit is None:
         return None
-    problems = bench.losses()
-    if not problems:
-        problems = bench.rerun_problems(bench.over(), is_crash=True)
-    if is_undone and not problems:
-        problems = all_undone_problems(bench)
+    problems = (
+        bench.losses() or bench.rerun_problems(bench.over(), is_crash=True) or bench.all_undone_problems()
+    )
     return [f"crashed at {hit}, variant {variant}: {problem}" for problem in problems]
 
 

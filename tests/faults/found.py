@@ -116,3 +116,4 @@ FOUND = (
         "a copy of which a power failure had left zeros was in the way of an undo for ever",
     ),
 )
+"""Kind, state, point, and what it was."""

@@ -14,13 +14,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from segfmt.filenames import CLUSTER_METADATA_FOLDER
-from tests.faults.bench import (
-    CLEAN_CODES,
-    StateBench,
-    all_undone_problems,
-    differences_below,
-    undo_problems,
-)
+from tests.faults.bench import CLEAN_CODES, StateBench, differences_below
 from tests.faults.fork_server import Ended
 from tests.faults.kills import changing_kill_points
 from tests.faults.shim import OPS_OF_ERROR, Action, Call, Fault, Op
@@ -48,9 +42,8 @@ def check_fault(bench: StateBench, fault: Fault) -> list[str] | None:
 
     What a run has done that ended well all the same is taken back first. None where nothing failed.
     """
-    is_undone = bench.undone.is_possible
     bench.fresh()
-    return _check_failing(bench, fault, frozenset(), is_undone=is_undone)
+    return _check_failing(bench, fault, frozenset())
 
 
 def resumed_fault_points(calls: Sequence[Call], rng: random.Random) -> list[tuple[Fault, Fault]]:
@@ -65,29 +58,26 @@ def check_resumed_fault(bench: StateBench, kill: Fault, fault: Fault) -> list[st
 
     None where nothing failed.
     """
-    is_undone = bench.undone.is_possible
     bench.fresh()
     over = bench.over()
     ended = bench.run(kill)
     if not ended.is_killed:
         return None
-    problems = _check_failing(bench, fault, over | bench.over(), is_undone=is_undone)
+    problems = _check_failing(bench, fault, over | bench.over())
     return None if problems is None else [f"killed at {ended.hit}: {problem}" for problem in problems]
 
 
-def _check_failing(
-    bench: StateBench, fault: Fault, over: frozenset[str], *, is_undone: bool
-) -> list[str] | None:
+def _check_failing(bench: StateBench, fault: Fault, over: frozenset[str]) -> list[str] | None:
     ended = bench.run(fault)
     if not ended.hit_count:
         return None
     problems = _failed_problems(bench, ended, fault, over)
-    if is_undone and not over and not problems and ended.exit_code == bench.undisturbed.exit_code:
-        return [f"{fault} at {ended.hit}: {problem}" for problem in undo_problems(bench)]
+    is_done = ended.exit_code == bench.undisturbed.exit_code
+    if is_done and bench.undone.is_possible and not over and not problems:
+        return [f"{fault} at {ended.hit}: {problem}" for problem in bench.undo_problems()]
     over |= bench.over()
     problems += [f"then: {problem}" for problem in bench.rerun_problems(over, bench.unmarked())]
-    if is_undone and not problems:
-        problems = all_undone_problems(bench)
+    problems = problems or bench.all_undone_problems()
     return [f"{fault} at {ended.hit}: {problem}" for problem in problems]
 
 

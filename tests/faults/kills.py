@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from tests.brokers import Oracle
-from tests.faults.bench import StateBench, all_undone_problems, differences_below, differences_by_file
+from tests.faults.bench import StateBench, differences_below, differences_by_file
 from tests.faults.fork_server import Ended
 from tests.faults.shim import CHANGING_OPS, Action, Call, Fault, Op
 from tests.logs.samples import MARKER
@@ -77,7 +77,6 @@ class BrokerEnd:
 
 def check_kills(bench: StateBench, kills: Sequence[Fault]) -> list[str]:
     """Kill one run after the other, look, run once more, look again, take all back; return what is wrong."""
-    is_undone = bench.undone.is_possible
     bench.fresh()
     over: frozenset[str] = frozenset()
     killed: list[Ended] = []
@@ -91,9 +90,7 @@ def check_kills(bench: StateBench, kills: Sequence[Fault]) -> list[str]:
         if problems:
             return [f"killed at {ended.hit}: {problem}" for problem in problems]
     over |= bench.over()
-    problems = bench.rerun_problems(over, before=killed)
-    if is_undone and not problems:
-        problems = all_undone_problems(bench)
+    problems = bench.rerun_problems(over, before=killed) or bench.all_undone_problems()
     return [f"killed at {ended.hit}: {problem}" for problem in problems]
 
 

@@ -6,7 +6,7 @@ nothing has disturbed, no batch is lost meanwhile, and what it leaves can be rec
 
 from __future__ import annotations
 
-from tests.faults.bench import StateBench, undo_problems
+from tests.faults.bench import StateBench
 from tests.faults.crashes import crash, crash_points
 from tests.faults.io_faults import fault_points, named_problems
 from tests.faults.kills import disk_points
@@ -43,7 +43,7 @@ def check_undo(bench: StateBench, fault: Fault) -> list[str] | None:
     problems = bench.losses()
     if not ended.is_killed:
         problems += _failed_problems(bench, fault, ended.exit_code) or named_problems(bench, ended, fault)
-    return [f"{fault} at {ended.hit}: {problem}" for problem in (*problems, *undo_problems(bench))]
+    return [f"{fault} at {ended.hit}: {problem}" for problem in (*problems, *bench.undo_problems())]
 
 
 def check_undo_crash(bench: StateBench, fault: Fault, variant: int) -> list[str] | None:
@@ -51,7 +51,7 @@ def check_undo_crash(bench: StateBench, fault: Fault, variant: int) -> list[str]
     hit = crash(bench, fault, variant, command="undo")
     if hit is None:
         return None
-    problems = [*bench.losses(), *undo_problems(bench)]
+    problems = [*bench.losses(), *bench.undo_problems()]
     return [f"crashed at {hit}, variant {variant}: {problem}" for problem in problems]
 
 

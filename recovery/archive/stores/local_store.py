@@ -13,7 +13,7 @@ from typing import BinaryIO
 from recovery.archive.stores.archived import StoredObject, temporary_name
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, Source
-from recovery.read.file_system import absolute, fill, is_there, naming, open_file
+from recovery.read.file_system import absolute, fill, is_there, naming, open_file, read_at
 from recovery.read.opened_log import OpenedFile
 from recovery.write.durable import make_folders, sync_all
 from recovery.write.write_back import begin_write_back, held_file_systems
@@ -87,14 +87,7 @@ class LocalStore:
     def read(self, key: str, *, most_bytes: int) -> bytes:
         """Return the first bytes of a file."""
         with open(self._path(key), "rb", 0, opener=open_file) as file:
-            parts = []
-            while most_bytes > 0:
-                data = file.read(most_bytes)
-                if not data:
-                    break
-                parts.append(data)
-                most_bytes -= len(data)
-        return b"".join(parts)
+            return read_at(file.fileno(), 0, most_bytes)
 
     def read_into(self, key: str, target: memoryview) -> int:
         """Fill *target* from the beginning of a file on; return how many bytes there were."""
