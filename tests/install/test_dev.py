@@ -49,9 +49,11 @@ def test_the_demonstration_recovers_and_finds_nothing_left(
 def test_the_demonstration_goes_on_where_kafka_cannot_be_fetched(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    maven = tmp_path / "mvn"
-    maven.write_text('#!/bin/sh\n[ "$1" = --version ] && exit\necho "no network"\nexit 1\n')
-    maven.chmod(0o755)
+    # Java, too, so that the machine need not have it.
+    for name in ("java", "javac", "mvn"):
+        program = tmp_path / name
+        program.write_text('#!/bin/sh\ncase $1 in *-version) exit ;; esac\necho "no network"\nexit 1\n')
+        program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv(ENVIRONMENT, str(cast(Path, of_this_process().folder).parent))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
