@@ -270,6 +270,9 @@ def test_what_cannot_be_kept_is_compiled_by_each_process(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(compiler, "link", refuse)
     monkeypatch.setattr(kernel_cache.of_this_process(), "_is_readable", False)
+    # The account is of the whole process: with a kernel that is not kept, later tests would start no processes.
+    monkeypatch.setattr(loader, "_origins", set())
+    monkeypatch.setattr(loader, "_compile_s", 0.0)
     checksum = loader._load(kernels.CHECKSUM, CpuPath.PORTABLE)
     assert checksum(DIGITS.ctypes.data, DIGITS.size) == 0xE3069283
     assert kernels.account().origin is kernels.Origin.MEMORY
