@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import getpass
 import importlib.util
 import os
 import tempfile
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests.brokers import RELEASES, KafkaUnavailableError, Oracle, kafka_jars
 from tests.brokers.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
 from tests.servers.chromium import Chromium
+from tests.servers.file_systems import unmount_what_killed_runs_left
 from tests.servers.machine import JAVA, hide_programs
 from tests.servers.s3_server import S3Server, S3UnavailableError, server_program
 from tests.servers.spark_versions import SparkUnavailableError, oldest_spark
@@ -120,6 +122,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "needs(*what): skipped where the machine lacks that, see tests/servers/machine.py"
     )
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        runs = (
+            Path(os.environ.get("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()))
+            / f"pytest-of-{getpass.getuser()}"
+        )
+        unmount_what_killed_runs_left(runs.resolve())
     if config.getoption("quick"):  # in each of pytest's processes: xdist gives them the command line alone
         wanted = f"not ({' or '.join(_NOT_QUICK)})"
         given = config.option.markexpr

@@ -88,6 +88,20 @@ def mounting(place: Path, kind: str, options: str) -> Iterator[Path]:
         _run("umount", "--lazy", str(place))
 
 
+def unmount_what_killed_runs_left(runs: Path) -> None:
+    """Unmount what lies below a run in pytest's folder *runs* whose process is gone: pytest could not delete it."""
+    # Fields of a line: proc_pid_mountinfo(5). A file system above another comes after it.
+    for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+        place = Path(line.split()[4].encode().decode("unicode_escape"))
+        if place.is_relative_to(runs) and not _goes_on(runs / place.relative_to(runs).parts[0]):
+            _run("umount", "--lazy", str(place))
+
+
+def _goes_on(run: Path) -> bool:
+    lock = run / ".lock"
+    return lock.exists() and Path("/proc", lock.read_text()).exists()
+
+
 def _run(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

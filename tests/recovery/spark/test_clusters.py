@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,10 +80,11 @@ def test_the_version_is_the_one_that_was_asked_for(local_spark: SparkSession) ->
 
 
 @pytest.mark.oldest_spark
-def test_the_oldest_spark_does_the_same() -> None:
+def test_the_oldest_spark_does_the_same(tmp_path: Path) -> None:
     """The tests with the marker `every_spark` once more, but on a cluster, with the oldest supported pyspark."""
     # pyspark 4.1 leaves sockets to the garbage collector, which Python warns of.
     options = ["-W", "ignore::pytest.PytestUnraisableExceptionWarning", "-p", "no:cacheprovider"]
+    options.append(f"--basetemp={tmp_path / 't'}")
     command = [sys.executable, "-m", "pytest", "-q", "-m", "every_spark", "-k", "not standalone", *options]
     ran = subprocess.run(
         [*command, "tests/recovery/spark"],
