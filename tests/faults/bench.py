@@ -342,10 +342,7 @@ class StateBench:
 
     def undo_problems(self) -> list[str]:
         """Let an `undo` end, recover once more; return what is wrong then."""
-        problems = []
-        undone = self.run(command="undo")
-        if undone.exit_code != 0:
-            problems.append(f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}")
+        _, problems = self._undo()
         wrong = differences(self.undone.tree, self.live_tree())
         problems += [f"undone: not as before: {words}" for words in wrong[:3]]
         problems += [f"undone: {words}" for words in (*self.losses(), *self.leftovers())]
@@ -360,14 +357,21 @@ class StateBench:
         if not self.undone.is_possible:
             return []
         for _ in range(_MOST_RUNS):
-            undone = self.run(command="undo")
-            if undone.exit_code != 0:
-                return [f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}"]
+            undone, problems = self._undo()
+            if problems:
+                return problems
             if "nothing to take back" in undone.stdout:
                 return [
                     f"all undone: {words}" for words in differences(self.undone.tree, self.live_tree())[:3]
                 ]
         return [f"there is something to take back after {_MOST_RUNS} undos"]
+
+    def _undo(self) -> tuple[Ended, list[str]]:
+        """Let an `undo` end; return how, and what is wrong with that."""
+        undone = self.run(command="undo")
+        if undone.exit_code == 0:
+            return undone, []
+        return undone, [f"undone: exit code {undone.exit_code}: {undone.stderr.strip()[-300:]}"]
 
     # -- trees -----------------------------------------------------------------------------------------------
 

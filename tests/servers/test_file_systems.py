@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ needs = pytest.mark.needs
 
 @needs(MOUNTS)
 def test_a_run_unmounts_what_a_killed_one_has_left(tmp_path: Path) -> None:
-    of_user = tmp_path / "pytest-of-root"
+    of_user = tmp_path / f"pytest-of-{getpass.getuser()}"
     with ExitStack() as stack:
         for place in (of_user / "pytest-0/popen-gw1/test 0/logs", of_user / "garbage-0/logs"):
             place.mkdir(parents=True)
