@@ -129,7 +129,8 @@ REMEDIES: dict[Rule, str] = {
     "offset-range": _RESTORE,
     "offset-order": _RESTORE,
     "offset-gap": _RESTORE,
-    "segment-overlap": _RESTORE,
+    "segment-overlap": "if the next segment does not belong there (often it is an empty one), stop the broker and move "
+    "it away; else copy the partition from another replica, or restore the file from a backup",
     "cut-end": _RESTORE,
     "late-end": _RESTORE,
     "no-segment": _RESTORE,

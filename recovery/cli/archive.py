@@ -79,6 +79,15 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "--remote), or one on all cores of this machine.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_inventory(actions)
+    _add_verify(actions)
+    _add_recover(actions)
+    tiering.add_actions(actions)
+    copy.add_action(actions)
+    restore.add_action(actions)
+
+
+def _add_inventory(actions: argparse._SubParsersAction[Any]) -> None:
     listing = actions.add_parser(
         "inventory",
         help="show what lies in an archive, and what should",
@@ -87,13 +96,18 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_INVENTORY_EPILOG,
     )
     _add_source_arguments(listing)
-    listing.add_argument("--output", metavar="URL", help="keep a row for each segment here, as Parquet")
+    listing.add_argument(
+        "--output", metavar="URL", action=GivenOnce, help="keep a row for each segment here, as Parquet"
+    )
     add_progress_argument(listing)
     listing.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
     )
     add_verbosity_arguments(listing, "each note")
     listing.set_defaults(run=run_inventory)
+
+
+def _add_verify(actions: argparse._SubParsersAction[Any]) -> None:
     verifying = actions.add_parser(
         "verify",
         help="check every object of an archive",
@@ -105,6 +119,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     verifying.add_argument(
         "--output",
         metavar="URL",
+        action=GivenOnce,
         help="keep verdicts here as Parquet; the next run reads only what is new or changed",
     )
     depth = verifying.add_mutually_exclusive_group()
@@ -115,6 +130,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="check only the batches and offsets of the logs: for very many small segments",
     )
     verifying.set_defaults(run=run_verify)
+
+
+def _add_recover(actions: argparse._SubParsersAction[Any]) -> None:
     recovering = actions.add_parser(
         "recover",
         help="rebuild indexes, snapshots and leader epochs that are missing or malformed",
@@ -127,6 +145,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     recovering.add_argument(
         "--output",
         metavar="URL",
+        action=GivenOnce,
         help="what was rebuilt goes here, and the verdicts (with --in-place by default ARCHIVE.quarantine)",
     )
     recovering.add_argument(
@@ -135,9 +154,6 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="write what was rebuilt into the archive; what it replaces goes to the output's quarantine first",
     )
     recovering.set_defaults(run=run_recover)
-    tiering.add_actions(actions)
-    copy.add_action(actions)
-    restore.add_action(actions)
 
 
 def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
@@ -161,6 +177,7 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--files-from",
         metavar="LIST",
+        action=GivenOnce,
         help="a list of the archive's objects, or the manifest.json of an S3 Inventory, in place of a listing",
     )
 
@@ -250,8 +267,8 @@ def _report(arguments: argparse.Namespace, signals: Signals, process: ExitStack)
     from recovery.watch.open import open_observers
 
     stop = StopRequest()
-    signals.forward_to(stop)
     options = _check_options(arguments)
+    signals.forward_to(stop)
     with open_observers(observer_options(arguments), process=process) as observers, ExitStack() as stack:
 
         def open_spark() -> SparkSession:

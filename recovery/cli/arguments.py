@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
 _SECONDS_OF_TODAY = range(10**9, 10**10)  # of 2001 to 2286; as milliseconds, of January to April 1970
+_MOST_PROPERTIES_BYTES = 64 << 20
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -79,6 +80,7 @@ def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._Argument
     settings.add_argument(
         "--topic-config",
         metavar="JSON",
+        action=GivenOnce,
         help='settings of topics; JSON {"topic": {"key": "value"}}, or a file that has it; wins over the metadata log',
     )
     return settings
@@ -138,6 +140,7 @@ def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> N
     watching.add_argument(
         "--metrics-textfile",
         metavar="FILE",
+        action=GivenOnce,
         help="keep the metrics in FILE, for node_exporter, which reads names in .prom; FILE outlives the run",
     )
     watching.add_argument(
@@ -305,11 +308,17 @@ def read_properties_file(path: str, option: str) -> tuple[dict[str, str], list[s
     Raises:
         UsageError: it cannot be read, or is no properties file.
     """
+    from recovery.quantity import bytes_text
     from segfmt.errors import MalformedPropertiesError
     from segfmt.properties import read_properties, repeated_keys
 
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_PROPERTIES_BYTES + 1)
+        if len(data) > _MOST_PROPERTIES_BYTES:
+            raise UsageError(
+                f"{option} {path}: more than {bytes_text(_MOST_PROPERTIES_BYTES)}. Remedy: name a properties file"
+            )
         properties = read_properties(data)
         repeated = repeated_keys(data)
     except OSError as error:

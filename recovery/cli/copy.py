@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
+    GivenOnce,
     add_log_dir_arguments,
     add_property_argument,
     add_verbosity_arguments,
@@ -45,7 +46,9 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
     )
     add_log_dir_arguments(parser, "copy")
-    parser.add_argument("--output", metavar="URL", required=True, help="path or URL of the copy")
+    parser.add_argument(
+        "--output", metavar="URL", action=GivenOnce, required=True, help="path or URL of the copy"
+    )
     parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
     parser.add_argument(
         "--partition", metavar="TOPIC-N", action="append", default=[], help="only this partition"
@@ -75,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         from recovery.watch.open import open_observers
 
         stop = StopRequest()
-        signals.forward_to(stop)
         options = _options(arguments)
+        signals.forward_to(stop)
         with open_observers(observer_options(arguments), process=process) as observers:
             report = copy(options, observers=observers, stop=stop)
         print_report(report, arguments, signals)

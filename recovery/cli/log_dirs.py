@@ -46,9 +46,14 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser.add_argument("--describe", action="store_true", required=True, help="the one thing it does")
     where = add_log_dir_arguments(parser, "describe", choices="one of these is needed")
     add_property_argument(where)
-    where.add_argument("--bootstrap-server", metavar="H:P", help="live brokers, which are asked instead")
     where.add_argument(
-        "--command-config", metavar="FILE", help="properties of the client for these: protocol, keys, user"
+        "--bootstrap-server", metavar="H:P", action=GivenOnce, help="live brokers, which are asked instead"
+    )
+    where.add_argument(
+        "--command-config",
+        metavar="FILE",
+        action=GivenOnce,
+        help="properties of the client for these: protocol, keys, user",
     )
     parser.add_argument("--broker-list", metavar="1,2", type=_node_ids, help="only these brokers")
     parser.add_argument(

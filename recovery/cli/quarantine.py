@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
+    GivenOnce,
     add_log_dir_arguments,
     add_progress_argument,
     add_property_argument,
@@ -102,7 +103,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
 def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     add_property_argument(add_log_dir_arguments(parser, verb))
     parser.add_argument(
-        "--quarantine-dir", metavar="DIR", help="the folder that was given to recover, if any"
+        "--quarantine-dir",
+        metavar="DIR",
+        action=GivenOnce,
+        help="the folder that was given to recover, if any",
     )
     add_progress_argument(parser)
     parser.add_argument(

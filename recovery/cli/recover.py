@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
+    GivenOnce,
     add_log_dir_arguments,
     add_reading_arguments,
     add_release_argument,
@@ -116,6 +117,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome.add_argument(
         "--quarantine-dir",
         metavar="DIR",
+        action=GivenOnce,
         help="where cut bytes go (default: LOG_DIR.quarantine, on the same file system)",
     )
     outcome.add_argument(
@@ -160,10 +162,10 @@ def _recover(arguments: argparse.Namespace, signals: Signals, process: ExitStack
     from recovery.watch.open import open_observers
 
     stop = StopRequest()
+    options, log_dirs = _options(arguments), log_dirs_of(arguments)
     signals.forward_to(stop)
-    options = _options(arguments)
     with open_observers(observer_options(arguments), process=process) as observers:
-        return recover(log_dirs_of(arguments), options, observers=observers, stop=stop)
+        return recover(log_dirs, options, observers=observers, stop=stop)
 
 
 def _options(arguments: argparse.Namespace) -> RecoverOptions:

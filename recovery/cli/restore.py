@@ -89,7 +89,7 @@ def add_action(actions: argparse._SubParsersAction[Any]) -> None:
     how.add_argument(
         "--ignore-cordon", action="store_true", help="choose a log dir even if all of them are cordoned"
     )
-    how.add_argument("--quarantine-dir", metavar="DIR", help="where what is replaced goes")
+    how.add_argument("--quarantine-dir", metavar="DIR", action=GivenOnce, help="where what is replaced goes")
     how.add_argument("-n", "--dry-run", action="store_true", help="write nothing, list what would be done")
     how.add_argument("--restart", action="store_true", help="forget what an interrupted run has fetched")
     settings = add_setting_arguments(parser)
@@ -119,8 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
         from recovery.watch.open import open_observers
 
         stop = StopRequest()
-        signals.forward_to(stop)
         options = _options(arguments)
+        signals.forward_to(stop)
         with open_observers(observer_options(arguments), process=process) as observers:
             report = restore(options, observers=observers, stop=stop)
         print_report(report, arguments, signals)

@@ -134,12 +134,12 @@ ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Signals:
-    """Remembers a signal until there is something to stop."""
+    """Lets a signal end the command at once until there is something to stop, and then stop that."""
 
     def __init__(self) -> None:
         self._number = 0
         self._stop: StopRequest | None = None
-        self._raises = False
+        self._raises = True
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
         """Handle a signal, in the main thread, at any moment."""
@@ -187,7 +187,7 @@ class Signals:
         Raises:
             InterruptedRecoveryError: there has been one already.
         """
-        self._stop = stop
+        self._stop, self._raises = stop, False
         if self._number:
             raise InterruptedRecoveryError(self._number)
 

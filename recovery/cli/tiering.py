@@ -78,6 +78,7 @@ def add_actions(actions: argparse._SubParsersAction[Any]) -> None:
     metrics.add_argument(
         "--metrics-textfile",
         metavar="FILE",
+        action=GivenOnce,
         help="write the figures to FILE, too, for node_exporter, which reads names in .prom; a run without figures "
         "empties it",
     )
@@ -129,10 +130,11 @@ def run_metrics(arguments: argparse.Namespace) -> int:
 
     with watched_signals() as signals:
         stop = StopRequest()
+        options = _options(arguments)
         signals.forward_to(stop)
         with _kept_in_textfile(arguments.metrics_textfile) as keep:
             with open_tally(arguments.progress, "Measuring", "partitions") as tally:
-                report = measure_tiering(_options(arguments), stop=stop, tally=tally)
+                report = measure_tiering(options, stop=stop, tally=tally)
             keep(metrics_text(report))
         if arguments.format == "prometheus":
             for warning in report.warnings:
@@ -180,9 +182,10 @@ def run_retention(arguments: argparse.Namespace) -> int:
 
     with watched_signals() as signals:
         stop = StopRequest()
+        options = _options(arguments)
         signals.forward_to(stop)
         with open_tally(arguments.progress, "Measuring", "partitions") as tally:
-            report = foretell_retention(_options(arguments), stop=stop, tally=tally)
+            report = foretell_retention(options, stop=stop, tally=tally)
         if arguments.format == "json":
             print_parts(report.json_parts(), signals)
         else:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
+    GivenOnce,
     add_log_dir_arguments,
     add_progress_argument,
     add_property_argument,
@@ -62,7 +63,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add_property_argument(add_log_dir_arguments(parser, "undo"))
     parser.add_argument(
-        "--quarantine-dir", metavar="DIR", help="the folder that was given to recover, if any"
+        "--quarantine-dir",
+        metavar="DIR",
+        action=GivenOnce,
+        help="the folder that was given to recover, if any",
     )
     parser.add_argument(
         "--run",
@@ -87,12 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
             from recovery.watch.tally import open_tally
 
             stop = StopRequest()
+            log_dirs, config = log_dirs_of(arguments), properties_of(arguments).values
+            quarantine_dir = kept_quarantine_dir(arguments)
             signals.forward_to(stop)
-            dirs = find_broker_dirs(
-                log_dirs_of(arguments),
-                properties_of(arguments).values,
-                quarantine_dir=kept_quarantine_dir(arguments),
-            )
+            dirs = find_broker_dirs(log_dirs, config, quarantine_dir=quarantine_dir)
             with open_tally(arguments.progress, "Taking back", "changes") as tally, _told_how_far(dirs):
                 undone = undo(
                     dirs.log_dirs,

@@ -93,10 +93,10 @@ def _verify(arguments: argparse.Namespace, signals: Signals, process: ExitStack)
     from recovery.watch.open import open_observers
 
     stop = StopRequest()
+    options, log_dirs = _options(arguments), log_dirs_of(arguments)
     signals.forward_to(stop)
-    options = _options(arguments)
     with open_observers(observer_options(arguments), process=process) as observers:
-        return verify(log_dirs_of(arguments), options, observers=observers, stop=stop)
+        return verify(log_dirs, options, observers=observers, stop=stop)
 
 
 def _options(arguments: argparse.Namespace) -> VerifyOptions:

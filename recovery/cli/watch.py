@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
@@ -32,7 +34,8 @@ examples:
 exit codes:
   0  the recovery is over, or the broker needed none
   1  usage error; there is no such source, or nothing about a load of logs in it
-  4  the broker, or the source, ended before the recovery was over
+  2  the recover that was watched ended with 2
+  4  the broker, or the source, ended before the recovery was over; the recover that was watched left something
   129, 130, 143  interrupted
 """
 
@@ -95,12 +98,14 @@ def _watch(arguments: argparse.Namespace, signals: Signals) -> WatchReport:
     from recovery.watch.open import open_observers
 
     stop = StopRequest()
-    signals.forward_to(stop)
     options = _options(arguments)
+    signals.forward_to(stop)
     observing = observer_options(arguments)
     if options.once and observing.progress == "auto":  # what has happened before now is no progress
         observing = replace(observing, progress="none")
-    with open_observers(observing, source="watch") as observers:
+    # A named pipe is not open until something writes to it.
+    waiting = signals.raising() if Path(arguments.source).is_fifo() else nullcontext()
+    with open_observers(observing, source="watch") as observers, waiting:
         return watch_broker(arguments.source, options, observers=observers, stop=stop)
 
 

@@ -428,7 +428,9 @@ def _line(entry: EarlierCut) -> bytes:
             "time_ms": entry.time_ms,
             "quarantine": entry.quarantine,
             "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
-            "holes": [{name: getattr(hole, name) for name in _HOLE_FIELDS} for hole in entry.holes],
+            "holes": [
+                {name: getattr(hole, name) for name in (*_HOLE_FIELDS, "is_hidden")} for hole in entry.holes
+            ],
             "is_made": entry.is_made,
             "before": [list(before) for before in entry.before],
         }
@@ -521,7 +523,10 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
     if not isinstance(quarantine, str | None):
         raise TypeError
     cuts = [_read_loss(_OF_EARLIER_VERSIONS | cut, _CUT_FIELDS, "file") for cut in document["cuts"]]
-    holes = [_read_loss(hole, _HOLE_FIELDS, "before") for hole in document.get("holes", ())]
+    holes = [
+        _read_loss(hole, _HOLE_FIELDS, "before") | {"is_hidden": hole.get("is_hidden") is True}
+        for hole in document.get("holes", ())
+    ]
     return EarlierCut(
         partition=partition,
         time_ms=time_ms,

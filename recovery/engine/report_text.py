@@ -76,7 +76,8 @@ def _problems(report: RecoveryReport, most: int | None) -> Iterator[str]:
         where = "-v lists them" if report.dry_run else "quarantine list --format json has them"
         yield f"{word.upper()} {count_text(len(rest), 'more log')}: {size_bytes} ({where})"
     missing = [(one, hole) for one in report.partitions for hole in one.holes]
-    yield from (f"MISSING {_path(one)}: {hole}" for one, hole in missing[:most])
+    for one, hole in missing[:most]:
+        yield f"{'HIDDEN' if hole.is_hidden else 'MISSING'} {_path(one)}: {hole}"
     if rest_count := len(missing) - len(missing[:most]):
         yield f"MISSING in {count_text(rest_count, 'more place')} (verify names them)"
     yield from _earlier(report, most)

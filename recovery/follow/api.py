@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from recovery.errors import InterruptedRecoveryError, UsageError
-from recovery.follow.broker_load import ENDED_BEFORE, OVER
+from recovery.follow.broker_load import ENDED_BEFORE, OVER, OVER_WITH_LOSS
 from recovery.follow.broker_log import BrokerLog
 from recovery.follow.log_feed import open_feed
 from recovery.follow.options import WatchOptions
@@ -47,7 +47,8 @@ def watch_broker(
         changes: fields of `WatchOptions` that differ from *options*: `watch_broker("server.log", once=True)`.
 
     Returns:
-        How it ended; `exit_code` is 0 if it is over, 4 if the source ended before.
+        How it ended; `exit_code` is 0 if it is over, 2 if it was this tool's and lost something, 4 if not all was
+        recovered, or the source ended before.
 
     Raises:
         UsageError: wrong options; there is no such source, or nothing about a recovery in all of it.
@@ -112,7 +113,8 @@ class _Watch:
             if self._is_open:
                 self._notifier.notify(RunFinished(exit_code=error.signal_exit_code))
             return self._report("interrupted", error.signal_exit_code)
-        return self._report(outcome, {"incomplete": ENDED_BEFORE}.get(outcome, OVER))
+        exit_code = self._exit_code if outcome == "over" else None
+        return self._report(outcome, ENDED_BEFORE if outcome == "incomplete" else exit_code or OVER)
 
     def _look(self) -> Outcome | None:
         """Look once; return how the watch ends, None if it goes on."""
@@ -175,7 +177,7 @@ class _Watch:
             return "running"
         if self._exit_code is None:
             return "none"
-        return "over" if self._exit_code == OVER else "incomplete"
+        return "over" if self._exit_code in (OVER, OVER_WITH_LOSS) else "incomplete"
 
     def _judge_pace(self) -> None:
         """Say once that nothing moves."""

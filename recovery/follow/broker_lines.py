@@ -120,7 +120,8 @@ class LogLoaded:
         partition: T-P.
         is_failed: whether it could not be loaded.
         finished_count, log_count: i of N.
-        status, truncated_bytes, truncated_batches: how it ended; None, 0 and 0 from a broker, which does not say.
+        status, truncated_bytes, truncated_batches, reason: how it ended, and why; None, 0, 0 and "" from a broker,
+            which does not say.
     """
 
     log_dir: str
@@ -130,6 +131,7 @@ class LogLoaded:
     status: str | None = None
     truncated_bytes: int = 0
     truncated_batches: int = 0
+    reason: str = ""
     segment_count: int = 0
     log_start_offset: int = 0
     log_end_offset: int = 0
@@ -148,10 +150,15 @@ class LogDirFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadEnded:
-    """All logs are loaded, or, of this tool, the run has ended otherwise."""
+    """All logs are loaded, or, of this tool, the run has ended otherwise.
+
+    Attributes:
+        exit_code: of this tool's run; None from a broker.
+    """
 
     log_count: int
     is_complete: bool = True
+    exit_code: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,9 +235,11 @@ _RUNS = re.compile(
 )
 _BEGINS = re.compile(r"kafka\.Log4jController MBean|kafka:type=kafka\.Log4jController")
 _FIELD = re.compile(
-    r" (size_bytes|unflushed_segments|unflushed_bytes|truncated_bytes|truncated_batches)=(\d+)"
+    r" (size_bytes|unflushed_segments|unflushed_bytes|truncated_bytes|truncated_batches|exit_code)=(\d+)"
 )
 _STATUS = re.compile(r" status=(\w+)")
+_REASON = re.compile(r' reason=(?:"((?:[^"\\]|\\.)*)"|(\S+))')
+_ESCAPED = re.compile(r"\\(.)")
 
 KEYWORDS = tuple(
     text.encode()
@@ -334,11 +343,14 @@ def _loaded(match: re.Match[str]) -> Said:
 
 def _not_loaded(match: re.Match[str]) -> Said:
     log_dir, folder = os.path.split(match["path"])
+    status, reason = (pattern.search(match.string, match.end()) for pattern in (_STATUS, _REASON))
     return LogLoaded(
         log_dir=log_dir,
         folder=folder,
         partition=partition_of(folder),
         is_failed=True,
+        status=None if status is None else status[1],
+        reason="" if reason is None else reason[2] or _ESCAPED.sub(r"\1", reason[1] or ""),
         duration_ms=int(match["ms"]),
         finished_count=int(match["i"]),
         log_count=int(match["n"]),
@@ -373,7 +385,7 @@ def _without_logs(match: re.Match[str]) -> Said:
 
 
 def _ended(match: re.Match[str]) -> Said:
-    return LoadEnded(log_count=int(match["n"]))
+    return LoadEnded(log_count=int(match["n"]), exit_code=_fields(match.string).get("exit_code"))
 
 
 def _own_end(_: re.Match[str]) -> Said:

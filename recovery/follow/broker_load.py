@@ -54,8 +54,12 @@ from recovery.watch.events import (
 )
 
 OVER = 0
+OVER_WITH_LOSS = 2
 ENDED_BEFORE = 4
-"""Exit codes of a run that is watched: the load is over, or the broker or the source ended before it was."""
+"""Exit codes of a run that is watched: the load is over, or the broker or the source ended before it was.
+
+A `recover` that is watched has its own, where its log says so.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,8 +191,10 @@ class BrokerLoad:
                 yield from self._finish_log(said)
             case LoadEnded(is_complete=False):
                 yield from self.end("the recovery that was watched has ended early")
-            case LoadEnded() | BrokerRuns():
-                yield from self._end_load()
+            case LoadEnded():
+                yield from self._end_load(OVER if said.exit_code is None else said.exit_code)
+            case BrokerRuns():
+                yield from self._end_load(OVER)
             case BrokerEnded():
                 yield from self.end(f"the broker has ended: {said.text}")
             case BrokerBegan():
@@ -359,7 +365,8 @@ class BrokerLoad:
             duration_ms=said.duration_ms,
             finished_count=said.finished_count,
             log_count=said.log_count,
-            reason="the broker could not load it; its log says why" if said.is_failed else "",
+            reason=said.reason
+            or ("the broker could not load it; its log says why" if said.is_failed else ""),
         )
         if log_dir.told_count + log_dir.earlier_count >= log_dir.log_count:
             yield from self._finish_dir(log_dir)
@@ -389,7 +396,7 @@ class BrokerLoad:
             log_dir.is_over = True
             yield LogDirFinished(log_dir=log_dir.log_dir, duration_ms=self._now_ms - log_dir.began_ms)
 
-    def _end_load(self) -> Iterator[Event]:
+    def _end_load(self, exit_code: int) -> Iterator[Event]:
         if not self.is_open:
             if self._has_loaded:
                 return
@@ -397,7 +404,7 @@ class BrokerLoad:
         for log_dir in self._log_dirs.values():
             yield from self._finish_dir(log_dir)
         self.is_open, self._has_loaded = False, True
-        yield RunFinished(exit_code=OVER)
+        yield RunFinished(exit_code=exit_code)
 
     def _note(self, said: LogTouched | SegmentCut | LogDirFailed | Trouble) -> Iterator[Event]:
         """Yield what an open load says of a log or a log dir beside its progress."""
@@ -440,10 +447,10 @@ def _started(log_dir: _LogDir, log: _Log, thread_num: int) -> PartitionStarted:
 
 
 def _status(said: LogLoaded, log: _Log) -> PartitionStatus:
-    if said.is_failed:
-        return "failed"
     if said.status in get_args(PartitionStatus):
         return cast(PartitionStatus, said.status)
+    if said.is_failed:
+        return "failed"
     if log.is_cut or log.truncated_bytes:
         return "truncated"
     return "recovered" if log.recovered else "unchanged"

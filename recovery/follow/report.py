@@ -13,11 +13,12 @@ from recovery.watch.figures import GaugeValues, LogDirValues
 from recovery.watch.text import progress_text
 
 Outcome = Literal["over", "incomplete", "running", "none", "interrupted"]
-"""The recovery is over; it ended, or the source did, before it was over; it goes on; none was seen; a signal came."""
+"""The recovery is over; it ended, or the source did, before all was recovered; it goes on; none was seen; a
+signal came."""
 
 _WORDS: dict[Outcome, str] = {
     "over": "the recovery is over",
-    "incomplete": "ended before the recovery was over",
+    "incomplete": "ended, but not all is recovered",
     "running": "recovering",
     "none": "no recovery seen",
     "interrupted": "interrupted",
@@ -88,6 +89,8 @@ def _dir_text(values: LogDirValues) -> str:
         parts.append(f"{count_text(values.partitions['truncated'], 'log')} cut")
     if values.partitions.get("failed"):
         parts.append(f"{count_text(values.partitions['failed'], 'log')} failed")
+    if values.partitions.get("refused"):
+        parts.append(f"{count_text(values.partitions['refused'], 'log')} refused")
     if values.is_offline:
         parts.append("offline")
     elif values.had_clean_shutdown:
@@ -102,6 +105,7 @@ def _json_of(values: LogDirValues) -> dict[str, Any]:
         "logs": values.log_count,
         "finishedLogs": values.finished_logs,
         "failedLogs": values.partitions.get("failed", 0),
+        "refusedLogs": values.partitions.get("refused", 0),
         "truncatedLogs": values.partitions.get("truncated", 0),
         "segments": values.known("segment_count"),
         "recoveredSegments": values.recovered_segments,

@@ -91,7 +91,13 @@ def take_stock(
     warnings = account.warnings
     if any(not cut.is_preallocated for cut in cuts):
         warnings += _advice_on_open_txns(task, open_txns)
-    holes, doubts = look_for_holes(task, segments.values(), lambda log: reader.spans(reader.part(log)), cuts)
+    holes, doubts = look_for_holes(
+        task,
+        segments.values(),
+        lambda log: reader.spans(reader.part(log)),
+        lambda segment: not tree.size_bytes(segment.log),
+        cuts,
+    )
     return Stock(cuts, holes, (*warnings, *doubts, *find_disorder(segments.values())))
 
 

@@ -21,6 +21,7 @@ from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
 from recovery.load.model import (
     CutCause,
+    Hole,
     IndexProblem,
     PartitionOutcome,
     PartitionSource,
@@ -90,6 +91,7 @@ class _Loader:
             task, self._tree, self._segments, self._reader, self._epochs, self._new_state
         )
         self._warnings: list[str] = []
+        self._lost_end: tuple[Hole, ...] = ()
         self._orphaned_indexes: list[str] = []
         self._log_end_offset = 0
         self._log_start_offset = 0
@@ -249,6 +251,16 @@ class _Loader:
         if count or log_end_offset < self._task.recovery_point < LONG_MAX:
             point = self._task.recovery_point
             self._warnings.append(words_of_a_wrong_marker(active.log, end, count, log_end_offset, point))
+        if log_end_offset < self._task.recovery_point < LONG_MAX and self._task.owns_recovery_point:
+            self._lost_end = (
+                Hole(
+                    first_offset=log_end_offset,
+                    last_offset=self._task.recovery_point - 1,
+                    before=active.log,
+                    position=end + count,
+                    is_hidden=count > 0,
+                ),
+            )
 
     def _recover_unflushed(self) -> None:
         """Recover all unflushed segments up to a cut; after each split, start again at the first one."""
@@ -375,7 +387,7 @@ class _Loader:
             tree=self._tree.nodes,
             removed=self._tree.removed,
             cuts=stock.cuts,
-            holes=stock.holes,
+            holes=(*stock.holes, *self._lost_end),
             deleted_base_offsets=tuple(self._recovery.deleted),
             dropped_end_offset=self._recovery.dropped_end_offset,
             orphaned_indexes=tuple(self._orphaned_indexes),

@@ -1,4 +1,4 @@
-"""Offsets missing from what was read, as a `.log` is empty or not there, or batches are gone; or there twice. Pure.
+"""Offsets that a broker does not find: missing from what was read, or hidden by a later segment; or there twice. Pure.
 
 A broker notices none of it.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice, zip_longest
 
 from recovery.load.model import BatchSpan, Cut, Hole, PartitionTask
 from recovery.load.segments import Segment, misnamed_logs
@@ -21,19 +21,25 @@ def look_for_holes(
     task: PartitionTask,
     segments: Iterable[Segment],
     batches_of: Callable[[str], Iterable[BatchSpan]],
+    is_empty: Callable[[Segment], bool],
     cuts: Sequence[Cut],
 ) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
     """Return the holes of a log, and warnings; holes are only warned of if the log may be a compacted one.
 
     Args:
         segments, batches_of: as for `find_holes`.
+        is_empty: whether a segment has no byte.
         cuts: what this load has taken out, which is not a hole.
     """
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
     if is_compacted:
         return (), ()
+    segments = tuple(segments)
     there = (one for one in segments if not _is_made_of_misnamed(one, task.files))
-    all_holes = find_holes(there, task.log_start_offset, batches_of)
+    all_holes = chain(
+        find_holes(there, task.log_start_offset, batches_of),
+        find_hidden(segments, task.log_start_offset, is_empty),
+    )
     holes = tuple(islice((left for hole in all_holes for left in _without(hole, cuts)), _MOST_HOLES))
     more = (
         (f"only the first {_MOST_HOLES} holes are reported; there may be more",)
@@ -74,9 +80,7 @@ def find_holes(
     for segment in segments:
         if segment.scan is None:
             end_offset = None
-        elif not segment.scan.batch_count:
-            end_offset = segment.base_offset if end_offset is None else end_offset
-        else:
+        elif segment.scan.batch_count:
             start = _start_of(segment)
             if start <= segment.scan.last_offset:  # else it is a damaged base offset: see `find_disorder`
                 yield from _hole(
@@ -91,6 +95,42 @@ def find_holes(
         last = segment
     if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
         yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
+
+
+def find_hidden(
+    segments: Sequence[Segment], log_start_offset: int, is_empty: Callable[[Segment], bool]
+) -> Iterator[Hole]:
+    """Yield the offsets from *log_start_offset* on that a broker looks for in a segment that has none of them.
+
+    It takes the last segment that begins at or before an offset, and goes on to later ones; so of the segment before,
+    all offsets from there on are hidden. Where that one was not recovered, its end is not known: of what an empty
+    segment has in place of them, all up to the next segment counts.
+
+    Args:
+        segments: of the log, ascending.
+        is_empty: whether a segment has no byte.
+
+    Kafka: LocalLog.read, LogSegments.floorSegment.
+    """
+    end_offset: int | None = 0  # of all before; None if it is not known
+    for segment, following in zip_longest(segments, segments[1:]):
+        last_offset = -1 if segment.scan is None else segment.scan.last_offset
+        is_known = segment.scan is not None and segment.scan.batch_count and _start_of(segment) <= last_offset
+        if is_known or is_empty(segment):
+            ends = [
+                *(() if end_offset is None else (end_offset,)),
+                *(() if following is None else (following.base_offset,)),
+                *((_start_of(segment),) if is_known else ()),
+            ]
+            first = max(segment.base_offset, log_start_offset)
+            if (
+                ends and first < min(ends) and not (is_known and end_offset is None)
+            ):  # else `find_holes` has it
+                yield Hole(first_offset=first, last_offset=min(ends) - 1, before=segment.log, is_hidden=True)
+        if is_known:
+            end_offset = max(end_offset or 0, last_offset + 1)
+        elif not is_empty(segment):
+            end_offset = None
 
 
 def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:

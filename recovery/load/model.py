@@ -128,6 +128,11 @@ class PartitionTask:
         return self.folder.endswith("-stray")
 
     @property
+    def owns_recovery_point(self) -> bool:
+        """Whether the recovery point is of this folder's log, not of another one of the same partition."""
+        return not (self.is_delete_folder or self.is_future_folder or self.is_stray_folder)
+
+    @property
     def created_log_bytes(self) -> int:
         """The final size of a `.log` file that the load makes: closing the log trims a preallocated one.
 
@@ -348,18 +353,20 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
-    """Offsets that no batch has, found between batches that were read.
+    """Offsets that a broker does not find: no batch has them, or it looks for them in the wrong segment.
 
     Attributes:
-        first_offset, last_offset: the first and the last that are missing.
-        before: the `.log` with the batch that comes next.
+        first_offset, last_offset: the first and the last of them.
+        before: the `.log` with the batch that comes next, or that a broker looks into.
         position: of that batch in it.
+        is_hidden: whether *before* is where a broker looks, and does not find them, whoever has them.
     """
 
     first_offset: int
     last_offset: int
     before: str
     position: int = 0
+    is_hidden: bool = False
 
     def to_json(self) -> dict[str, str | int]:
         """Return the object of this hole in the JSON report."""
@@ -368,13 +375,19 @@ class Hole:
             "lastOffset": self.last_offset,
             "before": self.before,
             "position": self.position,
+            "isHidden": self.is_hidden,
         }
 
     def __str__(self) -> str:
+        offsets = f"offsets {self.first_offset} to {self.last_offset}"
+        if self.is_hidden:
+            remedy = "Remedy: if it does not belong there, take this run back with undo, move it away, recover again"
+            told = f"{offsets} are hidden: a broker looks for them in {self.before}, and finds none of them"
+            return told if self.position else f"{told}. {remedy}"
         location = (
             f"before {self.before}" if self.position == 0 else f"in {self.before} before byte {self.position}"
         )
-        return f"offsets {self.first_offset} to {self.last_offset} are missing {location}"
+        return f"{offsets} are missing {location}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,12 +88,15 @@ def problems_of(task: PartitionTask, source: PartitionSource) -> tuple[Problem, 
 def notes_of(task: PartitionTask) -> Iterator[Problem]:
     """Yield what does not keep a broker from loading the log, but will stop it later, or is passed over by it."""
     for name, right in misnamed_logs(task.files).items():
-        made = "" if right in task.files else f", and makes an empty {right}"
+        is_there = right in task.files
+        made = "" if is_there else f", and makes an empty {right}"
+        first = "" if is_there else "take the recovery back with undo if it has been done, "
         yield Problem(
             file=name,
             rule="foreign-file",
             detail=f"no name that a broker gives: it never reads this file{made}",
-            remedy=f"move it out of the partition's folder; if it is the segment, call it {right} and recover again",
+            remedy=f"{first}move it out of the partition's folder; if it is the segment, call it {right}; then recover "
+            "again",
         )
     if not task.others:
         return

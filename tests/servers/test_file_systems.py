@@ -25,10 +25,12 @@ def test_a_run_unmounts_what_a_killed_one_has_left(tmp_path: Path) -> None:
         for place in (of_user / "pytest-0/popen-gw1/test 0/logs", of_user / "garbage-0/logs"):
             place.mkdir(parents=True)
             _mount_twice(place, stack)
+        environment = os.environ | {"PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
+        environment.pop("PYTEST_XDIST_WORKER", None)  # it is a run of its own
         subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "--co", "-p", "no:cacheprovider", __file__],
             cwd=ROOT,
-            env=os.environ | {"PYTEST_DEBUG_TEMPROOT": str(tmp_path)},
+            env=environment,
             capture_output=True,
             check=True,
         )

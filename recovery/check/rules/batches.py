@@ -101,7 +101,10 @@ def range_faults(
         yield HeaderFault(
             "segment-overlap",
             (last >= next_base_offset) & ~is_outside,
-            lambda row: f"last offset {row['last_offset']}, the next segment begins at {next_base_offset}",
+            lambda row: (
+                f"last offset {row['last_offset']}, the next segment begins at {next_base_offset}: a broker looks for "
+                "the offsets from there on in that one"
+            ),
         )
 
 

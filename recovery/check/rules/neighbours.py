@@ -113,7 +113,10 @@ def find_no_segment(start_offset: int, *, has_traces: bool) -> Finding:
 
 
 def _gap_after(before: SegmentResult, end: int, base: int, names: Collection[str]) -> Finding:
-    detail = f"offsets {end} to {base - 1} are missing before the next segment"
+    if before.last_offset is None:
+        detail = f"offsets {end} to {base - 1} are not found by a broker: it looks for them here, and there is no batch"
+    else:
+        detail = f"offsets {end} to {base - 1} are missing before the next segment"
     makers = (snapshot_name, offset_index_name, time_index_name, txn_index_name)
     has_traces = log_name(end) not in names and any(name_of(end) in names for name_of in makers)
     if before.last_offset is not None and has_traces:

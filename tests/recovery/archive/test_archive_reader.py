@@ -334,8 +334,8 @@ class TestPlainCopies:
         assert kept
         assert [(one.name, one.position) for one in left_out if one.is_damage] == [(str(log), 0)]
 
-    def test_a_malformed_transaction_index_is_not_read_as_an_empty_one(self, crashed: Path) -> None:
-        folder = next(crashed.glob("d?/transactions-2"))
+    def test_a_malformed_transaction_index_is_not_read_as_an_empty_one(self, tmp_path: Path) -> None:
+        folder = next(unpack("crashed", tmp_path).root.glob("d?/transactions-2"))
         index = sorted(folder.glob("*.txnindex"))[0]
         index.write_bytes(index.read_bytes()[:-1])
         with pytest.raises(DamagedSegmentError, match=r"transaction index.*isolation=read_uncommitted"):

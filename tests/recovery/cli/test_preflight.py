@@ -103,7 +103,11 @@ def test_force_ignores_the_marker(ram_path: Path) -> None:
     log = max((sample.log_dirs[1] / "plain-0").glob("*.log"))
     os.truncate(log, log.stat().st_size - 5)
     plain = recover(sample, "--dry-run")
-    assert plain.exit_code == 0
+    assert plain.exit_code == 2
+    (hole,) = (
+        hole for log_dir in plain.report["logDirs"] for one in log_dir["partitions"] for hole in one["holes"]
+    )
+    assert (hole["before"], hole["isHidden"]) == (log.name, True)
     assert "the clean-shutdown marker is wrong" in str(plain.report)
     text = run("recover", "-c", sample.config, "--dry-run", "--now", str(sample.now_ms), "--progress", "log")
     assert "the clean-shutdown marker is wrong" in text.stderr

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from recovery.errors import InterruptedRecoveryError
 from recovery.stop_request import StopRequest
 from tests.logs.large_log_dirs import make_large
 from tests.logs.samples import LOCK, MARKER, Sample, differences, tree_of, unpack
-from tests.patience import LONGEST_WAIT_SECONDS
+from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.runs.command import Done, recover, start
 from tests.runs.driving import own_leftovers
 from tests.runs.paused import resume, start_paused
@@ -106,6 +107,47 @@ def assert_not_handed_over(sample: Sample) -> None:
             [],
             [CUT_LEDGER],
         )  # it has not ended: the next run tells of its cuts
+
+
+@pytest.mark.parametrize("number", EXIT_CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["recover", "-n", "-c"],
+        ["verify", "-c"],
+        ["undo", "-n", "-c"],
+        ["watch", "-", "-c"],
+        ["recover", "-n", "--log-dirs", "/nowhere", "--topic-config"],
+        ["watch"],
+    ],
+    ids=" ".join,
+)
+def test_a_signal_ends_the_wait_for_a_pipe(arguments: list[str], number: int, tmp_path: Path) -> None:
+    """As `-c <(command)`, where the command never says anything."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    process = start(*arguments, str(pipe))
+    with writing(pipe):
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=LONGEST_WAIT_SECONDS)
+    assert process.returncode == EXIT_CODES[number], stderr
+
+
+@contextmanager
+def writing(pipe: Path) -> Iterator[None]:
+    """Hold *pipe* open, once somebody has opened it for reading, and write nothing."""
+    writers: list[int] = []
+
+    def is_read() -> bool:
+        with suppress(OSError):  # nobody reads
+            writers.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    wait_until(is_read)
+    try:
+        yield
+    finally:
+        os.close(writers[0])
 
 
 def run_until(sample: Sample, seconds: float, number: int, *, processes: str = "never") -> tuple[Done, bool]:

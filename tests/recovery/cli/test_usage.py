@@ -38,6 +38,18 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
         (["verify", "-c", "/a", "-c", "/b"], ["argument -c/--config: given twice"]),
         (["watch", "--log-dirs", "/a", "--log-dirs", "/b"], ["argument --log-dirs: given twice"]),
         (
+            ["archive", "copy", "-c", "/c", "--output", "/a", "--output", "/b"],
+            ["argument --output: given twice"],
+        ),
+        (
+            ["recover", "-c", "/c", "--quarantine-dir", "/a", "--quarantine-dir", "/b"],
+            ["argument --quarantine-dir: given twice"],
+        ),
+        (
+            ["log-dirs", "--describe", "--bootstrap-server", "a:1", "--bootstrap-server", "b:1"],
+            ["argument --bootstrap-server: given twice"],
+        ),
+        (
             ["archive", "inventory", "/", "--metadata", "/a", "--metadata", "/b"],
             ["argument --metadata: given twice"],
         ),

@@ -56,9 +56,17 @@ def warnings_of(report: RecoveryReport) -> list[str]:
     return [warning for partition in report.partitions for warning in partition.warnings]
 
 
-@pytest.mark.parametrize("damage", [tear, add_junk, lose_the_end, lead_astray])
+@pytest.mark.parametrize(
+    ("damage", "rest"),
+    [
+        (tear, "are hidden: a broker looks for them in {log}, and finds none of them"),
+        (add_junk, None),
+        (lose_the_end, "are missing before {log}"),
+        (lead_astray, "are hidden: a broker looks for them in {log}, and finds none of them"),
+    ],
+)
 def test_a_wrong_marker_is_said_aloud_and_no_log_is_touched(
-    damage: Callable[[Path], None], sample: Sample
+    damage: Callable[[Path], None], rest: str | None, sample: Sample
 ) -> None:
     damage(active_log(sample))
     found = log_bytes(sample.root)
@@ -68,7 +76,10 @@ def test_a_wrong_marker_is_said_aloud_and_no_log_is_touched(
     assert warning.startswith("the clean-shutdown marker is wrong: ")
     assert warning.endswith("Remedy: recover --force, which ignores the marker")
     assert warning in report.to_text()
-    assert report.exit_code == 0
+    holes = [str(hole) for partition in report.partitions for hole in partition.holes]
+    assert len(holes) == (0 if rest is None else 1)
+    assert all(hole.endswith((rest or "").format(log=active_log(sample).name)) for hole in holes)
+    assert report.exit_code == (0 if rest is None else 2)
 
 
 def test_a_right_marker_is_not_doubted(sample: Sample) -> None:
@@ -128,5 +139,5 @@ def test_the_library_has_it_too(sample: Sample) -> None:
     tear(active_log(sample))
     paths = [str(log_dir) for log_dir in sample.log_dirs]
     options = {"config": dict(sample.properties), "now_ms": sample.now_ms, "dry_run": True}
-    assert recovery.recover(paths, **options).exit_code == 0
+    assert recovery.recover(paths, **options).exit_code == 2
     assert recovery.recover(paths, force=True, **options).exit_code == 2

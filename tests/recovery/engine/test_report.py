@@ -454,7 +454,13 @@ def test_holes_are_told_of_partitions_that_lost_nothing() -> None:
     assert told.to_text().splitlines()[0] == missing
     (found,) = json.loads(told.to_json())["logDirs"][0]["partitions"]
     assert found["holes"] == [
-        {"firstOffset": 155, "lastOffset": 194, "before": "00000000000000000195.log", "position": 0}
+        {
+            "firstOffset": 155,
+            "lastOffset": 194,
+            "before": "00000000000000000195.log",
+            "position": 0,
+            "isHidden": False,
+        }
     ]
 
 

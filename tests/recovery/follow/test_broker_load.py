@@ -411,6 +411,17 @@ class TestByTheLogAlone:
         events = told([began("/d"), listed("/d"), loaded("/d", "t-0", 1), END])
         assert of(LogDirFinished, events) == [LogDirFinished(log_dir="/d", duration_ms=2000)]
 
+    @pytest.mark.parametrize("exit_code", [0, 2, 4])
+    def test_a_run_of_this_tool_says_how_it_ended_and_why(self, exit_code: int) -> None:
+        failed = (
+            "Error while loading logs in /d/t-0 in 7ms (1/1 completed in /d) status=refused thread=0 "
+            r'reason="t-0: \"x\" is neither"'
+        )
+        events = told([began("/d"), listed("/d", 1), failed, f"Loaded 1 logs in 3ms exit_code={exit_code}"])
+        (finished,) = of(PartitionFinished, events)
+        assert (finished.status, finished.reason) == ("refused", 't-0: "x" is neither')
+        assert of(RunFinished, events) == [RunFinished(exit_code=exit_code)]
+
     def test_a_log_that_fails_and_a_dir_that_goes_offline(self) -> None:
         failed = "Error while loading logs in /d/t-0 in 7ms (1/2 completed in /d)"
         events = told(

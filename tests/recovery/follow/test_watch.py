@@ -26,6 +26,7 @@ from recovery.stop_request import StopRequest
 from recovery.watch.events import BrokerRestarted, Event, Remark, RunFinished, RunStarted, SourceLost
 from recovery.watch.gauges import Gauges
 from segfmt.filenames import LOCK_FILE
+from tests.logs.samples import Sample, unpack
 from tests.patience import LONGEST_WAIT_SECONDS, wait_until
 from tests.recovery.follow.test_broker_load import END, began, listed, loaded, segment
 from tests.runs.command import RECOVERY, run
@@ -90,6 +91,11 @@ def of(kind: type, events: Sequence[Event]) -> list:
     return [event for event in events if isinstance(event, kind)]
 
 
+@pytest.fixture
+def sample(ram_path: Path) -> Sample:
+    return unpack("crashed", ram_path)
+
+
 class TestWholeLogs:
     def test_a_load_that_is_over(self, tmp_path: Path) -> None:
         log = tmp_path / "server.log"
@@ -105,6 +111,26 @@ class TestWholeLogs:
         )
         assert done.report["durationMs"] == 7000
         assert "Completed load of Log(dir=/d/t-3" in done.stderr
+
+    def test_a_recover_that_left_something_is_not_over(self, sample: Sample, tmp_path: Path) -> None:
+        (sample.log_dirs[0] / "backup").mkdir()
+        log, metrics = tmp_path / "recover.log", tmp_path / "m.prom"
+        recovered = run("recover", "-c", sample.config, "--now", str(sample.now_ms), "--progress", "log")
+        log.write_text(recovered.stderr)
+        done = run("watch", log, "--progress", "log", "--format", "json", "--metrics-textfile", metrics)
+        assert (recovered.exit_code, done.exit_code, done.report["outcome"]) == (4, 4, "incomplete")
+        assert [log_dir["refusedLogs"] for log_dir in done.report["logDirs"]] == [1, 0]
+        assert "kafka_log_recovery_exit_code 4" in metrics.read_text()
+        (told,) = (line for line in recovered.stderr.splitlines() if "Error while loading logs" in line)
+        (again,) = (line for line in done.stderr.splitlines() if "Error while loading logs" in line)
+        assert again.partition(" status=")[2] == told.partition(" status=")[2]
+
+    def test_a_recover_that_cut_ends_as_that_one(self, sample: Sample, tmp_path: Path) -> None:
+        log = tmp_path / "recover.log"
+        recovered = run("recover", "-c", sample.config, "--now", str(sample.now_ms), "--progress", "log")
+        log.write_text(recovered.stderr)
+        done = run("watch", log, "--format", "json")
+        assert (recovered.exit_code, done.exit_code, done.report["outcome"]) == (2, 2, "over")
 
     def test_once_shows_no_history_unless_it_is_asked_for(self, tmp_path: Path) -> None:
         (tmp_path / "server.log").write_text(log_text(BEGINNING))
@@ -128,7 +154,7 @@ class TestWholeLogs:
         assert done.exit_code == 4
         assert "ERROR standard input has ended before the recovery was over" in done.stderr
         assert "1 of 4 logs" in done.stdout
-        assert "standard input: ended before the recovery was over after" in done.stdout
+        assert "standard input: ended, but not all is recovered after" in done.stdout
 
     def test_the_last_line_may_have_no_end(self) -> None:
         assert run("watch", "-", "--progress", "none", input=log_text(WHOLE).rstrip("\n")).exit_code == 0

@@ -320,11 +320,56 @@ class TestHoles:
         (warning,) = made.outcome.warnings
         assert warning.startswith(f"{name(10)} begins at offset {10 + (4 << 16)}, but ends at 19: ")
 
-    def test_a_misnamed_file_makes_none(self) -> None:
-        """A broker makes an empty segment of the offset in its name, and does not read the one before it."""
-        files = partition({0: segment(0), 10: segment(10)})
-        assert self.holes(files | {"5.log": b"x"}, recovery_point=7) == []
-        assert self.holes(files | {name(5): b""}, recovery_point=7) == [(5, 9, name(10))]
+    @pytest.mark.parametrize("recovery_point", [0, 7, 20])
+    @pytest.mark.parametrize("empty", ["5.log", name(5)])
+    def test_an_empty_segment_hides_the_end_of_the_one_before(self, empty: str, recovery_point: int) -> None:
+        """A broker makes one of any offset that a name begins with."""
+        files = partition({0: segment(0), 10: segment(10)}) | {empty: b""}
+        made = Folded(files, settings=PLAIN, recovery_point=recovery_point)
+        (hole,) = made.outcome.holes
+        words = f"offsets 5 to 9 are hidden: a broker looks for them in {name(5)}, and finds none of them. Remedy: "
+        assert str(hole).startswith(words)
+        assert self.holes(files, COMPACTED, recovery_point=recovery_point) == []
+        made = Folded(files, settings=UNKNOWN, recovery_point=recovery_point)
+        assert made.outcome.holes == ()
+        assert any("are hidden" in warning for warning in made.outcome.warnings)
+
+    def test_an_empty_active_segment_hides_the_end_of_the_one_before(self) -> None:
+        assert self.holes(partition({0: segment(0), 5: b""})) == [(5, 9, name(5))]
+        assert self.holes(partition({0: segment(0), 10: b""})) == []
+        assert self.holes(partition({0: segment(0), 5: b""}), recovery_point=7) == []  # 0 was not read
+
+    def test_a_segment_that_begins_later_than_its_name_says_hides_the_end_of_the_one_before(self) -> None:
+        files = partition({0: segment(0), 7: segment(10)})
+        assert self.holes(files) == [(7, 9, name(7))]
+        assert self.holes(partition({0: segment(0), 7: segment(7)})) == []  # it has all of them
+        assert self.holes(partition({0: segment(0), 4: b"", 7: segment(10)})) == [
+            (4, 6, name(4)),
+            (7, 9, name(7)),
+        ]
+
+    def test_below_the_log_start_nothing_is_hidden(self) -> None:
+        files = partition({0: segment(0), 5: b"", 10: segment(10)})
+        assert self.holes(files, log_start_offset=8) == [(8, 9, name(5))]
+        assert self.holes(files, log_start_offset=10) == []
+
+    def test_a_misnamed_file_behind_the_log_makes_none(self) -> None:
+        assert self.holes(partition({0: segment(0)}) | {"40.log": b"x"}) == []
+
+    def test_an_end_below_the_recovery_point_after_a_clean_shutdown(self) -> None:
+        files = partition({0: segment(0), 10: segment(10)[:-1]})
+        clean = {"settings": COMPACTED, "recovery_point": 20, "had_clean_shutdown": True}
+        made = Folded(files, **clean)
+        assert [str(hole) for hole in made.outcome.holes] == [
+            f"offsets {made.outcome.log_end_offset} to 19 are hidden: a broker looks for them in {name(10)}, "
+            "and finds none of them"
+        ]
+        assert (
+            Folded(files, folder="t-0.aa-future", **clean).outcome.holes == ()
+        )  # the line is its current log's
+        assert Folded(files, folder="t-0.aa-delete", **clean).outcome.holes == ()
+        (hole,) = Folded(partition({0: segment(0)}), **clean).outcome.holes
+        assert str(hole) == f"offsets 10 to 19 are missing in {name(0)} before byte {len(segment(0))}"
 
     def test_within_a_segment(self) -> None:
         log = batches(0)

@@ -33,6 +33,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "modules.zip"
     write(path, "first_of_zip")
     monkeypatch.syspath_prepend(str(path))
+    for name in ("first_of_zip", "second_of_zip"):  # another test's
+        sys.modules.pop(name, None)
     assert importlib.import_module("first_of_zip").NAME == "first_of_zip"
     return path
 
