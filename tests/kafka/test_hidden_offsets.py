@@ -1,0 +1,104 @@
+"""Offsets that `recover` says are hidden are those that a consumer does not get of a real broker, with or without it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recovery.load.model import Hole
+from segfmt.filenames import log_name
+from tests.brokers.broker import Broker
+from tests.brokers.restoring import ask
+from tests.brokers.sample_brokers import broker_of
+from tests.logs.samples import MARKER, Sample, unpack
+from tests.runs.command import run
+from tests.runs.driving import recover
+
+pytestmark = [pytest.mark.java, pytest.mark.broker]
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Sample:
+    return unpack("intact", tmp_path)
+
+
+def plain_of(sample: Sample) -> Path:
+    """A log whose segments begin at 0, 28 and 60, and which ends at 93."""
+    return next(sample.root.glob("d?/plain-0"))
+
+
+def first_read_from(broker: Broker, offset: int) -> int:
+    """The first offset that a consumer gets which begins at *offset*."""
+    words = ("--topic", "plain", "--partition", "0", "--offset", str(offset), "--max-messages", "1")
+    shown = ask(broker, "consumer.ConsoleConsumer", *words, "--formatter-property", "print.offset=true")
+    return int(shown.partition("Offset:")[2].split()[0])
+
+
+def holes_of(sample: Sample) -> list[Hole]:
+    report = recover(sample)
+    assert report.exit_code == (2 if any(one.holes for one in report.partitions) else 0)
+    return [hole for one in report.partitions for hole in one.holes]
+
+
+@pytest.mark.parametrize("empty", ["12.log", log_name(12)])
+def test_what_an_empty_segment_hides(empty: str, sample: Sample, tmp_path: Path) -> None:
+    for log_dir in sample.log_dirs:
+        (log_dir / MARKER).unlink()
+    (plain_of(sample) / empty).touch()
+    assert holes_of(sample) == [Hole(first_offset=12, last_offset=27, before=log_name(12), is_hidden=True)]
+    with broker_of(sample, tmp_path / "work") as broker:
+        broker.start()
+        assert first_read_from(broker, 16) == 28
+        broker.stop()
+
+
+def test_the_remedy_shows_it_again(sample: Sample, tmp_path: Path) -> None:
+    for log_dir in sample.log_dirs:
+        (log_dir / MARKER).unlink()
+    stray = plain_of(sample) / "12.log"
+    stray.touch()
+    (hole,) = holes_of(sample)
+    assert "take this run back with undo, move it away, recover again" in str(hole)
+    undone = run("undo", "-c", sample.config)
+    assert undone.exit_code == 0, undone.stderr
+    stray.rename(tmp_path / stray.name)
+    assert holes_of(sample) == []
+    with broker_of(sample, tmp_path / "work") as broker:
+        broker.start()
+        assert first_read_from(broker, 16) == 16
+        broker.stop()
+
+
+def test_what_a_segment_hides_that_begins_later_than_its_name_says(sample: Sample, tmp_path: Path) -> None:
+    for log_dir in sample.log_dirs:
+        (log_dir / MARKER).unlink()
+        (log_dir / "recovery-point-offset-checkpoint").unlink()
+    for suffix in (".log", ".index", ".timeindex"):
+        segment = plain_of(sample) / log_name(28).replace(".log", suffix)
+        segment.rename(segment.with_name(log_name(22).replace(".log", suffix)))
+    assert holes_of(sample) == [Hole(first_offset=22, last_offset=27, before=log_name(22), is_hidden=True)]
+    with broker_of(sample, tmp_path / "work") as broker:
+        broker.start()
+        assert first_read_from(broker, 23) == 28
+        broker.stop()
+
+
+def test_what_a_wrong_marker_hides(sample: Sample, tmp_path: Path) -> None:
+    active = plain_of(sample) / log_name(60)
+    size_bytes = active.stat().st_size - 100
+    os.truncate(active, size_bytes)
+    (hole,) = holes_of(sample)
+    assert hole == Hole(
+        first_offset=hole.first_offset,
+        last_offset=92,
+        before=active.name,
+        position=size_bytes,
+        is_hidden=True,
+    )
+    with broker_of(sample, tmp_path / "work") as broker:
+        broker.start()
+        printed = ask(broker, "GetOffsetShell", "--topic-partitions", "plain:0")
+        assert printed.split() == [f"plain:0:{hole.first_offset}"]
+        broker.stop()
