@@ -1,4 +1,4 @@
-"""Offsets that `recover` says are hidden are those that a consumer does not get of a real broker, with or without it."""
+"""Offsets that `recover` says are hidden are those that a consumer of a real broker does not get."""
 
 from __future__ import annotations
 
