@@ -308,9 +308,11 @@ def test_a_signal_behind_the_report_changes_nothing(
     assert process.returncode == 2
 
 
-def test_a_signal_before_there_is_anything_to_stop_is_remembered() -> None:
+def test_a_signal_before_there_is_anything_to_stop_ends_the_command_and_is_remembered() -> None:
+    """A library may swallow the error that it raises."""
     signals = Signals()
-    signals.receive(signal.SIGTERM, None)
+    with pytest.raises(InterruptedRecoveryError):
+        signals.receive(signal.SIGTERM, None)
     with pytest.raises(InterruptedRecoveryError) as caught:
         signals.forward_to(StopRequest())
     assert caught.value.signal_exit_code == 143
