@@ -248,14 +248,15 @@ class _Loader:
         end, count = self._reader.bytes_after(active.log)
         if log_end_offset == active.base_offset and end:
             end, count = 0, end + count  # its index points past its last batch: it passes for empty
-        if count or log_end_offset < self._task.recovery_point < LONG_MAX:
-            point = self._task.recovery_point
+        point = self._task.recovery_point
+        ends_early = log_end_offset < point < LONG_MAX
+        if count or ends_early:
             self._warnings.append(words_of_a_wrong_marker(active.log, end, count, log_end_offset, point))
-        if log_end_offset < self._task.recovery_point < LONG_MAX and self._task.owns_recovery_point:
+        if ends_early and self._task.owns_recovery_point:
             self._lost_end = (
                 Hole(
                     first_offset=log_end_offset,
-                    last_offset=self._task.recovery_point - 1,
+                    last_offset=point - 1,
                     before=active.log,
                     position=end + count,
                     is_hidden=count > 0,

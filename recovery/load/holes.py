@@ -114,23 +114,22 @@ def find_hidden(
     """
     end_offset: int | None = 0  # of all before; None if it is not known
     for segment, following in zip_longest(segments, segments[1:]):
-        last_offset = -1 if segment.scan is None else segment.scan.last_offset
-        is_known = segment.scan is not None and segment.scan.batch_count and _start_of(segment) <= last_offset
-        if is_known or is_empty(segment):
-            ends = [
-                *(() if end_offset is None else (end_offset,)),
-                *(() if following is None else (following.base_offset,)),
-                *((_start_of(segment),) if is_known else ()),
-            ]
-            first = max(segment.base_offset, log_start_offset)
-            if (
-                ends and first < min(ends) and not (is_known and end_offset is None)
-            ):  # else `find_holes` has it
-                yield Hole(first_offset=first, last_offset=min(ends) - 1, before=segment.log, is_hidden=True)
-        if is_known:
-            end_offset = max(end_offset or 0, last_offset + 1)
-        elif not is_empty(segment):
+        scan = segment.scan
+        has_batches = scan is not None and scan.batch_count and _start_of(segment) <= scan.last_offset
+        if not (has_batches or is_empty(segment)):
             end_offset = None
+            continue
+        bounds = (
+            end_offset,
+            None if following is None else following.base_offset,
+            _start_of(segment) if has_batches else None,
+        )
+        known = [bound for bound in bounds if bound is not None]
+        is_found = has_batches and end_offset is None  # by `find_holes`
+        if known and not is_found:
+            yield from _hole(segment.base_offset, min(known), segment, log_start_offset, is_hidden=True)
+        if scan is not None and has_batches:
+            end_offset = max(end_offset or 0, scan.last_offset + 1)
 
 
 def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:
@@ -187,10 +186,12 @@ def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:
     return left
 
 
-def _hole(end_offset: int, start_offset: int, segment: Segment, log_start_offset: int) -> Iterator[Hole]:
+def _hole(
+    end_offset: int, start_offset: int, segment: Segment, log_start_offset: int, *, is_hidden: bool = False
+) -> Iterator[Hole]:
     first = max(end_offset, log_start_offset)
     if first < start_offset:
-        yield Hole(first_offset=first, last_offset=start_offset - 1, before=segment.log)
+        yield Hole(first_offset=first, last_offset=start_offset - 1, before=segment.log, is_hidden=is_hidden)
 
 
 def _inner_holes(log: str, log_start_offset: int, batches: Iterable[BatchSpan]) -> list[Hole]:

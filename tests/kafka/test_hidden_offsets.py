@@ -9,7 +9,6 @@ import pytest
 
 from recovery.load.model import Hole
 from segfmt.filenames import log_name
-from tests.brokers.broker import Broker
 from tests.brokers.restoring import ask
 from tests.brokers.sample_brokers import broker_of
 from tests.logs.samples import MARKER, Sample, unpack
@@ -29,10 +28,25 @@ def plain_of(sample: Sample) -> Path:
     return next(sample.root.glob("d?/plain-0"))
 
 
-def first_read_from(broker: Broker, offset: int) -> int:
+def unmark(sample: Sample) -> None:
+    for log_dir in sample.log_dirs:
+        (log_dir / MARKER).unlink()
+
+
+def asked(sample: Sample, work_dir: Path, tool: str, *words: str) -> str:
+    """What a tool prints about a broker that was started on the sample."""
+    with broker_of(sample, work_dir) as broker:
+        broker.start()
+        printed = ask(broker, tool, *words)
+        broker.stop()
+    return printed
+
+
+def first_read_from(offset: int, sample: Sample, work_dir: Path) -> int:
     """The first offset that a consumer gets which begins at *offset*."""
     words = ("--topic", "plain", "--partition", "0", "--offset", str(offset), "--max-messages", "1")
-    shown = ask(broker, "consumer.ConsoleConsumer", *words, "--formatter-property", "print.offset=true")
+    words += ("--formatter-property", "print.offset=true")
+    shown = asked(sample, work_dir, "consumer.ConsoleConsumer", *words)
     return int(shown.partition("Offset:")[2].split()[0])
 
 
@@ -44,19 +58,14 @@ def holes_of(sample: Sample) -> list[Hole]:
 
 @pytest.mark.parametrize("empty", ["12.log", log_name(12)])
 def test_what_an_empty_segment_hides(empty: str, sample: Sample, tmp_path: Path) -> None:
-    for log_dir in sample.log_dirs:
-        (log_dir / MARKER).unlink()
+    unmark(sample)
     (plain_of(sample) / empty).touch()
     assert holes_of(sample) == [Hole(first_offset=12, last_offset=27, before=log_name(12), is_hidden=True)]
-    with broker_of(sample, tmp_path / "work") as broker:
-        broker.start()
-        assert first_read_from(broker, 16) == 28
-        broker.stop()
+    assert first_read_from(16, sample, tmp_path / "work") == 28
 
 
 def test_the_remedy_shows_it_again(sample: Sample, tmp_path: Path) -> None:
-    for log_dir in sample.log_dirs:
-        (log_dir / MARKER).unlink()
+    unmark(sample)
     stray = plain_of(sample) / "12.log"
     stray.touch()
     (hole,) = holes_of(sample)
@@ -65,24 +74,18 @@ def test_the_remedy_shows_it_again(sample: Sample, tmp_path: Path) -> None:
     assert undone.exit_code == 0, undone.stderr
     stray.rename(tmp_path / stray.name)
     assert holes_of(sample) == []
-    with broker_of(sample, tmp_path / "work") as broker:
-        broker.start()
-        assert first_read_from(broker, 16) == 16
-        broker.stop()
+    assert first_read_from(16, sample, tmp_path / "work") == 16
 
 
 def test_what_a_segment_hides_that_begins_later_than_its_name_says(sample: Sample, tmp_path: Path) -> None:
+    unmark(sample)
     for log_dir in sample.log_dirs:
-        (log_dir / MARKER).unlink()
         (log_dir / "recovery-point-offset-checkpoint").unlink()
     for suffix in (".log", ".index", ".timeindex"):
         segment = plain_of(sample) / log_name(28).replace(".log", suffix)
         segment.rename(segment.with_name(log_name(22).replace(".log", suffix)))
     assert holes_of(sample) == [Hole(first_offset=22, last_offset=27, before=log_name(22), is_hidden=True)]
-    with broker_of(sample, tmp_path / "work") as broker:
-        broker.start()
-        assert first_read_from(broker, 23) == 28
-        broker.stop()
+    assert first_read_from(23, sample, tmp_path / "work") == 28
 
 
 def test_what_a_wrong_marker_hides(sample: Sample, tmp_path: Path) -> None:
@@ -97,8 +100,5 @@ def test_what_a_wrong_marker_hides(sample: Sample, tmp_path: Path) -> None:
         position=size_bytes,
         is_hidden=True,
     )
-    with broker_of(sample, tmp_path / "work") as broker:
-        broker.start()
-        printed = ask(broker, "GetOffsetShell", "--topic-partitions", "plain:0")
-        assert printed.split() == [f"plain:0:{hole.first_offset}"]
-        broker.stop()
+    printed = asked(sample, tmp_path / "work", "GetOffsetShell", "--topic-partitions", "plain:0")
+    assert printed.split() == [f"plain:0:{hole.first_offset}"]
