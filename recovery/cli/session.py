@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from recovery.cli.arguments import verbosity_of
+from recovery.cli.nudge import nudged
 from recovery.cli.wrapping import for_terminal
 from recovery.errors import InterruptedRecoveryError, RecoveryError
 
@@ -211,7 +212,8 @@ def watched_signals() -> Iterator[Signals]:
     previous = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     signals.install()
     try:
-        yield signals
+        with nudged():
+            yield signals
     finally:
         for number, handler in previous.items():
             signal.signal(number, signal.SIG_IGN if _is_process_over_then else handler)

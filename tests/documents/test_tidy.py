@@ -226,6 +226,7 @@ def test_a_read_that_may_return_less_is_in_a_loop() -> None:
     }
     assert found == {
         "recovery/read/file_system.py",
+        "recovery/cli/nudge.py",  # one byte
         "recovery/follow/log_feed.py",  # a log that grows
         "recovery/archive/copy/reading.py",
         "recovery/write/durable.py",  # a copy, piece by piece
