@@ -21,11 +21,12 @@ from recovery.cli.arguments import (
     add_watching_arguments,
     metadata_of,
     observer_options,
+    pairs_of,
     properties_of,
     topic_configs_of,
 )
 from recovery.cli.session import Signals, print_report, watched_signals
-from recovery.errors import InterruptedRecoveryError, UsageError
+from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +232,8 @@ def run_inventory(arguments: argparse.Namespace) -> int:
     with watched_signals() as signals:
         stop = StopRequest()
         signals.forward_to(stop)
-        with open_tally(arguments.progress, f"Listing {arguments.archive}", "segments") as tally:
+        listing = open_tally(arguments.progress, f"Listing {arguments.archive}", "segments")
+        with listing as tally, signals.ending():
             report = inventory(ArchiveOptions(**_source(arguments)), stop=stop, tally=tally)
         print_report(report, arguments, signals)
     return report.exit_code
@@ -318,19 +320,9 @@ def _check_options(arguments: argparse.Namespace) -> CheckOptions:
         is_in_place=recovers and arguments.in_place,
         is_deep=arguments.deep,
         is_logs_only=not recovers and arguments.logs_only,
-        keys=load_aiven_keys(_pairs(arguments.aiven_key, "--aiven-key", "ID=FILE")),
+        keys=load_aiven_keys(pairs_of(arguments.aiven_key, "--aiven-key", "ID=FILE")),
         config=properties.values,
         config_notes=tuple(properties.notes),
         topic_configs=topic_configs_of(arguments) or {},
         cores=arguments.cores,
     )
-
-
-def _pairs(items: list[str], option: str, form: str) -> dict[str, str]:
-    pairs = {}
-    for item in items:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise UsageError(f"{option} {item}: expected {form}")
-        pairs[key.strip()] = value.strip()
-    return pairs

@@ -18,11 +18,11 @@ from recovery.cli.arguments import (
     metadata_of,
     milliseconds,
     observer_options,
+    pairs_of,
     properties_of,
     topic_configs_of,
 )
 from recovery.cli.session import print_report, watched_signals
-from recovery.errors import UsageError
 
 if TYPE_CHECKING:
     from recovery.archive.restore.options import RestoreOptions
@@ -157,18 +157,8 @@ def _options(arguments: argparse.Namespace) -> RestoreOptions:
             acknowledge=False,
         ),
         is_aux=arguments.aux,
-        topic_ids=_pairs(arguments.topic_id, "--topic-id", "TOPIC=ID"),
+        topic_ids=pairs_of(arguments.topic_id, "--topic-id", "TOPIC=ID"),
         leader_epochs=arguments.leader_epochs,
         ignore_cordon=arguments.ignore_cordon,
-        aiven_keys=_pairs(arguments.aiven_key, "--aiven-key", "ID=FILE"),
+        aiven_keys=pairs_of(arguments.aiven_key, "--aiven-key", "ID=FILE"),
     )
-
-
-def _pairs(items: list[str], option: str, form: str) -> dict[str, str]:
-    pairs = {}
-    for item in items:
-        key, equals, value = item.partition("=")
-        if not equals or not key:
-            raise UsageError(f"{option} {item}: expected {form}")
-        pairs[key.strip()] = value.strip()
-    return pairs

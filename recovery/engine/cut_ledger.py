@@ -61,11 +61,18 @@ _CUT_FIELDS: Final = {
     "is_scattered": bool,
     "is_followed": bool,
 }
-_OF_EARLIER_VERSIONS: Final = {"is_scattered": False, "is_followed": False, "rule": "unknown"}
+_CUT_OF_EARLIER_VERSIONS: Final = {"is_scattered": False, "is_followed": False, "rule": "unknown"}
+_HOLE_OF_EARLIER_VERSIONS: Final = {"is_hidden": False}
 _BEGINNING: Final = json.dumps({"version": _VERSION})[:-1].encode()
 """Of each line."""
 _UNREADABLE: Final = EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True)
-_HOLE_FIELDS: Final = {"first_offset": int, "last_offset": int, "before": str, "position": int}
+_HOLE_FIELDS: Final = {
+    "first_offset": int,
+    "last_offset": int,
+    "before": str,
+    "position": int,
+    "is_hidden": bool,
+}
 
 
 class CutLedger:
@@ -428,9 +435,7 @@ def _line(entry: EarlierCut) -> bytes:
             "time_ms": entry.time_ms,
             "quarantine": entry.quarantine,
             "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
-            "holes": [
-                {name: getattr(hole, name) for name in (*_HOLE_FIELDS, "is_hidden")} for hole in entry.holes
-            ],
+            "holes": [{name: getattr(hole, name) for name in _HOLE_FIELDS} for hole in entry.holes],
             "is_made": entry.is_made,
             "before": [list(before) for before in entry.before],
         }
@@ -522,9 +527,9 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
     time_ms, quarantine = _read_time(document["time_ms"]), document["quarantine"]
     if not isinstance(quarantine, str | None):
         raise TypeError
-    cuts = [_read_loss(_OF_EARLIER_VERSIONS | cut, _CUT_FIELDS, "file") for cut in document["cuts"]]
+    cuts = [_read_loss(_CUT_OF_EARLIER_VERSIONS | cut, _CUT_FIELDS, "file") for cut in document["cuts"]]
     holes = [
-        _read_loss(hole, _HOLE_FIELDS, "before") | {"is_hidden": hole.get("is_hidden") is True}
+        _read_loss(_HOLE_OF_EARLIER_VERSIONS | hole, _HOLE_FIELDS, "before")
         for hole in document.get("holes", ())
     ]
     return EarlierCut(

@@ -119,6 +119,7 @@ def assert_not_handed_over(sample: Sample) -> None:
         ["watch", "-", "-c"],
         ["recover", "-n", "--log-dirs", "/nowhere", "--topic-config"],
         ["watch"],
+        ["archive", "inventory", "/tmp", "--files-from"],
     ],
     ids=" ".join,
 )
