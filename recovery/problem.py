@@ -126,6 +126,11 @@ class Note:
     level: Literal["info", "warning", "error"] = "warning"
     text: str
 
+    @property
+    def is_told_always(self) -> bool:
+        """Whether `-q` does not silence it: something is to be done."""
+        return self.level != "info"
+
     def to_json(self) -> dict[str, Any]:
         """Return the object of this note in the JSON report."""
         return {"level": self.level, "text": self.text}

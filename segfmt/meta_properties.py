@@ -37,6 +37,12 @@ class MetaProperties:
     node_id: int | None = None
     directory_id: UUID | None = None
 
+    @property
+    def missing_keys(self) -> tuple[str, ...]:
+        """What version 0 may lack, and no broker starts without. Kafka: KafkaRaftServer.initializeLogDirs."""
+        ids = {"node.id" if self.version else "broker.id": self.node_id, "cluster.id": self.cluster_id}
+        return tuple(key for key, value in ids.items() if value is None)
+
 
 def read_meta_properties(data: bytes) -> MetaProperties:
     """Return what *data* says.

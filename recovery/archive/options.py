@@ -9,6 +9,7 @@ from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import is_within, open_archive
 from recovery.errors import UsageError
 from recovery.logdir.choice import PartitionChoice
+from recovery.stop_request import StopRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +42,19 @@ class ArchiveOptions:
             raise UsageError(f"--layout {self.layout}: expected one of {', '.join(names)}")
         if self.output is not None and is_within(self.output, self.url):
             raise UsageError(
-                f"--output {self.output}: it is in the archive, perhaps by a link, and only --in-place writes there"
+                f"--output {self.output}: it is in the archive, perhaps by a link, and would be taken for its part. "
+                "Remedy: name a place outside"
             )
 
-    def open(self) -> Store:
-        """Return the archive.
+    def open(self, stop: StopRequest | None = None) -> Store:
+        """Return the archive. The list of its objects may be a pipe, which *stop* lets a signal end the wait for.
 
         Raises:
             UsageError: see `open_archive`.
+            InterruptedRecoveryError: *stop* was asked for.
         """
-        return open_archive(self.url, self.files_from)
+        with (stop or StopRequest()).raising():
+            return open_archive(self.url, self.files_from)
 
     def choice(self) -> PartitionChoice:
         """Return the choice of partitions, which notes the ones that it has seen.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from recovery.errors import reason_text
+from recovery.logdir.checkpoints import WITHOUT_CHECKPOINT
 from recovery.printable import printable
 from recovery.problem import FIND_FOLDER_REMEDY, LOST_FOUND, LOST_FOUND_REMEDY
 
@@ -166,7 +167,8 @@ REMEDIES: dict[Rule, str] = {
     "swap": "stop the broker and move it out of the folder: the segment that is there stays",
     "leftover": "none needed: the broker finishes or removes it at its next start",
     # archives
-    "missing-object": "restore the object from another copy of the archive, or from a replica's log dir",
+    "missing-object": "restore the object from another copy of the archive, or from a replica's log dir; "
+    "`archive recover` rebuilds all but logs",
     "metadata": "compare with the brokers' view; what the log itself says was checked separately",
     "manifest": "restore the object from a backup: without it the segment cannot be read",
     "missing-key": "give the RSA key with --aiven-key",
@@ -199,7 +201,7 @@ REMEDIES: dict[Rule, str] = {
     "high-watermark": "compare with the other replicas: acknowledged records may be missing",
     "marker": "to a broker any marker says that the log dir was shut down cleanly; where that is in doubt, "
     "`recover --force` ignores it",
-    "meta-properties": "restore the file: `kafka-storage format` with the same ids writes one",
+    "meta-properties": "restore it from a backup; recover -n tells how to write it again",
     "bootstrap-checkpoint": "copy the file from another node, or remove it: only a new cluster needs it",
     "quorum-state": "restore the file from a backup, or remove it: a controller forgets its vote with it",
     "another-node": "this is the log dir of another node, or a copy: check the mounts and the configuration",
@@ -254,7 +256,12 @@ class Finding:
     @property
     def remedy(self) -> str:
         """What the operator can do."""
-        return LOST_FOUND_REMEDY if self.file == LOST_FOUND else REMEDIES[self.rule]
+        if self.file == LOST_FOUND:
+            return LOST_FOUND_REMEDY
+        effect = WITHOUT_CHECKPOINT.get(self.file)
+        if self.rule == "checkpoint" and effect is not None:
+            return f"move the file away with the broker stopped: {effect}"
+        return REMEDIES[self.rule]
 
     @property
     def identity(self) -> tuple[str, int | None, Rule]:

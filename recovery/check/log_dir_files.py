@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from recovery.check.finding import Finding, Rule, unreadable
 from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
+from recovery.logdir.identity import lacks
 from recovery.logdir.listing import is_log_name, no_folder, other_kind
 from recovery.logdir.node_files import node_faults
 from recovery.read.file_system import is_folder, is_link, open_file
@@ -81,10 +82,8 @@ def read_log_dir(log_dir: str, *, take: Callable[[int], None] = lambda _: None) 
     try:
         if data is not None:
             files.meta = read_meta_properties(data)
-            if files.meta == MetaProperties(version=0):
-                _add(
-                    files, META_PROPERTIES, "meta-properties", "it has no cluster.id, node.id or directory.id"
-                )
+            if files.meta.missing_keys:
+                _add(files, META_PROPERTIES, "meta-properties", lacks(files.meta))
     except FormatError as error:
         _add(files, META_PROPERTIES, "meta-properties", str(error))
     _list_folders(files)

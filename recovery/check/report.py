@@ -154,9 +154,11 @@ class VerifyReport:
                 if finding.severity == severity
             )
             lines += alike_lines(of_severity, "file", is_each=verbosity > 0)
-        if verbosity >= 0:
-            lines += [f"note: {printable(note.text)}" for note in self.notes]
-            lines += self._summary()
+        is_quiet = verbosity < 0
+        lines += [
+            f"note: {printable(note.text)}" for note in self.notes if note.is_told_always or not is_quiet
+        ]
+        lines += [] if is_quiet else self._summary()
         return "\n".join(lines)
 
     def _summary(self) -> list[str]:

@@ -232,8 +232,7 @@ def run_inventory(arguments: argparse.Namespace) -> int:
     with watched_signals() as signals:
         stop = StopRequest()
         signals.forward_to(stop)
-        listing = open_tally(arguments.progress, f"Listing {arguments.archive}", "segments")
-        with listing as tally, signals.ending():
+        with open_tally(arguments.progress, f"Listing {arguments.archive}", "segments") as tally:
             report = inventory(ArchiveOptions(**_source(arguments)), stop=stop, tally=tally)
         print_report(report, arguments, signals)
     return report.exit_code

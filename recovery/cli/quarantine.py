@@ -86,11 +86,18 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     which = chosen.add_mutually_exclusive_group(required=True)
     which.add_argument(
         "--older-than",
+        action=GivenOnce,
         metavar="AGE",
         type=_seconds,
         help="runs that began longer ago: 30d, 12h, 90m, 2w, 45s",
     )
-    which.add_argument("--run", metavar="NAME", dest="run_name", help="the run of this name, as list has it")
+    which.add_argument(
+        "--run",
+        metavar="NAME",
+        action=GivenOnce,
+        dest="run_name",
+        help="the run of this name, as list has it",
+    )
     which.add_argument("--all", action="store_true", help="all runs; on a terminal it asks first")
     purging.add_argument("-y", "--yes", action="store_true", help="do not ask")
     purging.add_argument(

@@ -54,12 +54,18 @@ def print_result(text: str, signals: Signals | None = None, *, form: str = "text
         signals: as of `print_parts`.
         form: "text" is broken to the width of a terminal, any other is printed as it is.
     """
-    return (
-        print_parts((for_terminal(text, sys.stdout) if form == "text" else text,), signals) if text else True
-    )
+    if not text:
+        return True
+    what = "the run itself is complete, but the report" if form in ("text", "json") else "the text"
+    return print_parts((for_terminal(text, sys.stdout) if form == "text" else text,), signals, what=what)
 
 
-def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
+def print_parts(
+    parts: Iterable[str],
+    signals: Signals | None = None,
+    *,
+    what: str = "the run itself is complete, but the report",
+) -> bool:
     """Print the result, and return whether all of it was taken: by a reader, or by the disk if it goes to a file.
 
     Only a caller that has closed standard output (`>&-`) wants no report; a reader that has gone (`| head`) has not
@@ -68,6 +74,7 @@ def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
     Args:
         parts: of the result, made as they are printed.
         signals: end the wait for a slow reader at once.
+        what: subject of the sentence on what was not taken.
 
     Raises:
         OSError: it could not be written.
@@ -80,10 +87,7 @@ def print_parts(parts: Iterable[str], signals: Signals | None = None) -> bool:
         discard(sys.stdout)
         if error.errno == errno.EBADF:
             return False
-        raise OSError(
-            error.errno,
-            f"the run itself is complete, but the report could not be written: {error.strerror}",
-        ) from error
+        raise OSError(error.errno, f"{what} could not be written: {error.strerror}") from error
     except InterruptedRecoveryError as error:
         discard(sys.stdout)
         raise InterruptedRecoveryError(error.signal_number, "the report was only written in part") from error

@@ -70,6 +70,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     parser.add_argument(
         "--run",
+        action=GivenOnce,
         metavar="NAME",
         dest="run_name",
         help="the run to take back, with those after it (default: the newest of each log dir that changed a partition)",

@@ -238,7 +238,7 @@ def _missing_metadata(topics: list[str], place: str) -> Remark:
     named = f"topics {listed_text(topics, _MOST_NAMED)}" if topics else "topics"
     return Remark(
         text=f"no {CLUSTER_METADATA_FOLDER} in {place}: {named} get the "
-        "broker's default settings. If some have their own index.interval.bytes or segment.index.bytes, "
+        "broker's default settings. If some have their own index.interval.bytes, segment.index.bytes or preallocate, "
         f"give them with {TOPIC_CONFIG_OPTION}",
         level="warning",
     )

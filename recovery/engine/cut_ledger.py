@@ -62,7 +62,7 @@ _CUT_FIELDS: Final = {
     "is_followed": bool,
 }
 _CUT_OF_EARLIER_VERSIONS: Final = {"is_scattered": False, "is_followed": False, "rule": "unknown"}
-_HOLE_OF_EARLIER_VERSIONS: Final = {"is_hidden": False}
+_HOLE_OF_EARLIER_VERSIONS: Final = {"is_hidden": False, "is_at_end": False}
 _BEGINNING: Final = json.dumps({"version": _VERSION})[:-1].encode()
 """Of each line."""
 _UNREADABLE: Final = EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True)
@@ -72,6 +72,7 @@ _HOLE_FIELDS: Final = {
     "before": str,
     "position": int,
     "is_hidden": bool,
+    "is_at_end": bool,
 }
 
 

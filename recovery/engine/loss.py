@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from recovery.load.model import Cut
 from recovery.quantity import count_text, exact_bytes_text
@@ -10,18 +10,16 @@ from recovery.quantity import count_text, exact_bytes_text
 
 def loss_text(cuts: Sequence[Cut]) -> str:
     """Return what the *cuts* of one log take: "offsets 230 to 269 (at most 40 records), 15,417 bytes, 2 batches"."""
-    size_bytes, batch_count = sum(cut.size_bytes for cut in cuts), sum(cut.batch_count for cut in cuts)
-    return f"{_offsets(cuts)}, {amount_text(size_bytes, batch_count)}"
+    return f"{_offsets(cuts)}, {amount_text(cuts)}"
 
 
 def total_text(cuts_of_logs: Sequence[Sequence[Cut]]) -> str:
     """Return what the cuts of many logs come to; records are counted only where the offsets of all are known."""
     all_cuts = [cut for cuts in cuts_of_logs for cut in cuts]
-    size_bytes = sum(cut.size_bytes for cut in all_cuts)
     if all(map(_are_known, cuts_of_logs)):
         count = sum(map(lost_offsets, cuts_of_logs))
-        return f"at most {count_text(count, 'record')}, {exact_bytes_text(size_bytes)}"
-    return amount_text(size_bytes, sum(cut.batch_count for cut in all_cuts))
+        return f"at most {count_text(count, 'record')}, {exact_bytes_text(sum(cut.size_bytes for cut in all_cuts))}"
+    return amount_text(all_cuts)
 
 
 def lost_offsets(cuts: Sequence[Cut]) -> int:
@@ -29,9 +27,18 @@ def lost_offsets(cuts: Sequence[Cut]) -> int:
     return sum(last - first + 1 for first, last in _ranges(cuts) if last >= first)
 
 
-def amount_text(size_bytes: int, batch_count: int) -> str:
-    """Return e.g. "15,417 bytes, 2 batches"."""
-    return f"{exact_bytes_text(size_bytes)}, {count_text(batch_count, 'batch', 'batches')}"
+def amount_text(cuts: Iterable[Cut]) -> str:
+    """Return e.g. "15,417 bytes, 2 batches"; of bytes that no header leads through it is not known what they hold."""
+    size_bytes = batch_count = 0
+    is_counted = True
+    for cut in cuts:
+        size_bytes += cut.size_bytes
+        batch_count += cut.batch_count
+        is_counted = is_counted and cut.is_followed
+    if not (is_counted or batch_count):
+        return exact_bytes_text(size_bytes)
+    at_least = "" if is_counted else "at least "
+    return f"{exact_bytes_text(size_bytes)}, {at_least}{count_text(batch_count, 'batch', 'batches')}"
 
 
 def _offsets(cuts: Sequence[Cut]) -> str:

@@ -22,7 +22,7 @@ from recovery.logdir.inventory import LogDirInventory
 from recovery.logdir.quarantine_place import is_far
 from recovery.plan.actions import LOG_DIR_ITSELF
 from recovery.problem import Problem
-from recovery.read.file_system import is_file
+from recovery.read.file_system import is_file, is_link
 from recovery.read.partition_files import PartitionFiles
 from recovery.write.quarantine import Quarantine
 
@@ -130,9 +130,18 @@ def repairs_of(inventory: LogDirInventory) -> tuple[list[Move], list[str]]:
     for refused in inventory.refused:
         moves += _moves(refused.refusal.problems)
     for task in inventory.tasks:
-        problems = _problems_of(task, os.path.join(inventory.log_dir, task.folder))
+        path = os.path.join(inventory.log_dir, task.folder)
+        problems = _problems_of(task, path)
         if all(problem.repair is not None for problem in problems):
-            moves += _moves((*problems, *notes_of(task)), folder=task.folder)
+            found = _moves((*problems, *notes_of(task)), folder=task.folder)
+            if found and is_link(path):  # these files may be anybody's
+                left.append(
+                    f"--repair leaves {', '.join(move.path for move in found)}, as {task.folder} is a link out of the "
+                    f"log dir. Remedy: move them away by hand, or remove the link if {os.path.realpath(path)} is not "
+                    "this log's"
+                )
+            else:
+                moves += found
         else:
             left += _left(problems, folder=task.folder)
     moves_by_path: dict[str, Move] = {}

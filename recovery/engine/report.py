@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from recovery.broker.starting_release import StartingRelease
+from recovery.engine.loss import amount_text
 from recovery.engine.report_text import text_lines
 from recovery.load.model import Cut, Hole
 from recovery.printable import printable
 from recovery.problem import Note, Problem
-from recovery.quantity import count_text, exact_bytes_text, time_text
+from recovery.quantity import time_text
 from recovery.watch.phases import PhaseTime
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
@@ -217,11 +218,7 @@ class EarlierCut:
         if not self.cuts:
             return f"{self.partition}: found by an earlier run, at {when}: {'; '.join(map(str, self.holes))}"
         kept = f"; {self.kept_text}" if self.kept_text else ""
-        return (
-            f"{self.partition}: cut by an earlier run, at {when}: "
-            f"{exact_bytes_text(self.truncated_bytes)}, "
-            f"{count_text(self.truncated_batches, 'batch', 'batches')}{kept}"
-        )
+        return f"{self.partition}: cut by an earlier run, at {when}: {amount_text(self.cuts)}{kept}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -275,7 +275,7 @@ def _earlier_lines(log_dir: str, loss: EarlierCut) -> Iterator[str]:
 
 def _each_cut(cuts: Sequence[Cut]) -> Iterator[str]:
     for cut in cuts:
-        amount = f"{amount_text(cut.size_bytes, cut.batch_count)}: " if len(cuts) > 1 else ""
+        amount = f"{amount_text((cut,))}: " if len(cuts) > 1 else ""
         yield f"    {_where(cut)}: {amount}{cut.reason}"
 
 
@@ -301,7 +301,7 @@ def _notes(report: RecoveryReport, most: int | None, *, with_info: bool) -> Iter
         if len(own) > len(shown):
             yield f"NOTE {_path(one)}: {len(own) - len(shown):,} more like these (--format json has them)"
     yield from _log_dir_notes(report.log_dirs, with_info=with_info)
-    yield from (f"NOTE {note.text}" for note in report.notes if with_info or note.level != "info")
+    yield from (f"NOTE {note.text}" for note in report.notes if with_info or note.is_told_always)
 
 
 def _log_dir_notes(log_dirs: Sequence[LogDirReport], *, with_info: bool) -> Iterator[str]:
@@ -309,7 +309,7 @@ def _log_dir_notes(log_dirs: Sequence[LogDirReport], *, with_info: bool) -> Iter
     same: dict[str, list[str]] = {}
     for log_dir in log_dirs:
         for note in log_dir.all_notes:
-            if with_info or note.level != "info":
+            if with_info or note.is_told_always:
                 same.setdefault(note.text.removeprefix(f"{log_dir.log_dir}: "), []).append(log_dir.log_dir)
     yield from (f"NOTE {', '.join(paths)}: {text}" for text, paths in same.items())
 

@@ -167,6 +167,7 @@ class BrokerLoad:
     def __init__(self, dirs: WatchedDirs | None = None, threads_per_dir: int = 0) -> None:
         self._dirs = dirs
         self._threads_per_dir = threads_per_dir
+        self.named_dirs: tuple[str, ...] = ()
         self._log_dirs: dict[str, _LogDir] = {}
         self._now_ms = 0
         self._is_restart_told = False
@@ -212,8 +213,9 @@ class BrokerLoad:
     def _begin(self, log_dirs: Iterable[str], *, is_java: bool = False) -> Iterator[Event]:
         self.is_open, self._is_restart_told, self._has_loaded = True, False, False
         self._log_dirs = {}
+        self.named_dirs = tuple(log_dirs)
         yield RunStarted(
-            log_dirs=tuple(log_dirs),
+            log_dirs=self.named_dirs,
             threads_per_dir=self._threads_per_dir,
             command="watch",
             has_shared_pace=self._dirs is not None and self._dirs.share_pace(self._threads_per_dir),

@@ -55,6 +55,8 @@ class BrokerLog:
         self._earlier_starts = 0
         self._is_lost = False
         self._free_since_s: float | None = None
+        self._were_held = False  # perhaps by other names, as those in a container
+        self._are_others_told = False
         self._trickles_since_s: float | None = None
         self.is_current = False
 
@@ -148,7 +150,14 @@ class BrokerLog:
         if self._dirs is None or not self._load.is_open:
             return
         if self._dirs.are_held():
-            self._free_since_s = None
+            self._free_since_s, self._were_held = None, True
+            return
+        if not (self._were_held or self._dirs.has_any_of(self._load.named_dirs)):
+            if not self._are_others_told:
+                self._are_others_told = True
+                named = ", ".join(self._load.named_dirs)
+                text = f"the log is of a broker on {named}: whether it lives is not known. Remedy: give its log dirs"
+                yield Remark(text=text, level="warning")
             return
         now_s = time.monotonic()
         if self._free_since_s is None:

@@ -10,7 +10,7 @@ Kafka: LogManager.loadLogs, LogLoader.recoverLog, LogSegments.values(recoveryPoi
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -126,6 +126,10 @@ class WatchedDirs:
                 devices.append(os.stat(log_dir).st_dev)
         thread_count = len(self.log_dirs) * (threads_per_dir or _DEFAULT_THREADS)
         return len(set(devices)) < len(self.log_dirs) or thread_count > (os.cpu_count() or 1)
+
+    def has_any_of(self, log_dirs: Collection[str]) -> bool:
+        """Whether the broker calls one of these dirs by one of these names; also if it has told none."""
+        return not log_dirs or any(self._path_of(name) is not None for name in log_dirs)
 
     def are_held(self) -> bool:
         """Whether a broker, or a recovery, holds one of the dirs; also if that cannot be found out."""

@@ -175,7 +175,7 @@ class EstimateReport:
         if verbosity >= 0:
             lines += [*self._total_lines(), "", *map(_log_dir_line, self.log_dirs)]
             lines += [*self._topic_lines(most), *self._sample_lines()]
-            lines += [f"note: {note.text}" for note in self.notes]
+        lines += [f"note: {note.text}" for note in self.notes if note.is_told_always or verbosity >= 0]
         return "\n".join(map(printable, lines))
 
     def _problem_lines(self, most: int) -> list[str]:

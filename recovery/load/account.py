@@ -49,7 +49,7 @@ _CAUSES = {
         "leftover", "in an unfinished .swap or .cleaned alone, which a broker drops"
     ),
 }
-_PREALLOCATED = CutCause("preallocated", "preallocated and never written")
+_PREALLOCATED = CutCause("preallocated", "zeros of a preallocated file")
 _MOST_OPEN_TXNS = 20
 _POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
 _OFFSETS = (_BASE, _LAST)
@@ -79,12 +79,14 @@ def take_stock(
     reader: LogReader,
     recovery: SegmentRecovery,
     open_txns: Sequence[OpenTxn],
+    orphaned_indexes: Iterable[str],
 ) -> Stock:
     """Return what has left the live log, and which offsets are missing from what was read, once the load is done.
 
     Args:
         recovery: knows what was cut and deleted, as it happened.
         open_txns: the transactions that are open at the log's end, ascending.
+        orphaned_indexes: index files without a log.
     """
     account = _Account(task, tree, segments, reader, recovery)
     cuts = account.cuts()
@@ -97,6 +99,7 @@ def take_stock(
         lambda log: reader.spans(reader.part(log)),
         lambda segment: not tree.size_bytes(segment.log),
         cuts,
+        orphaned_indexes,
     )
     return Stock(cuts, holes, (*warnings, *doubts, *find_disorder(segments.values())))
 

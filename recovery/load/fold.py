@@ -21,7 +21,6 @@ from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
 from recovery.load.model import (
     CutCause,
-    Hole,
     IndexProblem,
     PartitionOutcome,
     PartitionSource,
@@ -91,7 +90,7 @@ class _Loader:
             task, self._tree, self._segments, self._reader, self._epochs, self._new_state
         )
         self._warnings: list[str] = []
-        self._lost_end: tuple[Hole, ...] = ()
+        self._tail: tuple[int, int] | None = None  # known of a log that is not recovered
         self._orphaned_indexes: list[str] = []
         self._log_end_offset = 0
         self._log_start_offset = 0
@@ -248,20 +247,10 @@ class _Loader:
         end, count = self._reader.bytes_after(active.log)
         if log_end_offset == active.base_offset and end:
             end, count = 0, end + count  # its index points past its last batch: it passes for empty
+        self._tail = end, count
         point = self._task.recovery_point
-        ends_early = log_end_offset < point < LONG_MAX
-        if count or ends_early:
+        if count or log_end_offset < point < LONG_MAX:
             self._warnings.append(words_of_a_wrong_marker(active.log, end, count, log_end_offset, point))
-        if ends_early and self._task.owns_recovery_point:
-            self._lost_end = (
-                Hole(
-                    first_offset=log_end_offset,
-                    last_offset=point - 1,
-                    before=active.log,
-                    position=end + count,
-                    is_hidden=count > 0,
-                ),
-            )
 
     def _recover_unflushed(self) -> None:
         """Recover all unflushed segments up to a cut; after each split, start again at the first one."""
@@ -375,7 +364,12 @@ class _Loader:
             self._tree.put(_EPOCHS_BEFORE_RENAME, b"")  # written, and renamed
             self._tree.remove(_EPOCHS_BEFORE_RENAME, RemovalKind.LEFTOVER)
         open_txns = self._main_state.open_transactions()
-        stock = take_stock(task, self._tree, self._segments, self._reader, self._recovery, open_txns)
+        stock = take_stock(
+            task, self._tree, self._segments, self._reader, self._recovery, open_txns, self._orphaned_indexes
+        )
+        last_log = self._segments.last.log
+        tail = self._tail or (self._tree.size_bytes(last_log), 0)
+        missing, why = missing_end(task, self._log_end_offset, last_log, tail, stock.cuts)
         return PartitionOutcome(
             log_start_offset=log_start_offset,
             log_end_offset=self._log_end_offset,
@@ -388,11 +382,11 @@ class _Loader:
             tree=self._tree.nodes,
             removed=self._tree.removed,
             cuts=stock.cuts,
-            holes=(*stock.holes, *self._lost_end),
+            holes=(*stock.holes, *missing),
             deleted_base_offsets=tuple(self._recovery.deleted),
             dropped_end_offset=self._recovery.dropped_end_offset,
             orphaned_indexes=tuple(self._orphaned_indexes),
-            warnings=(*self._warnings, *stock.warnings, *missing_end(task, self._log_end_offset, stock.cuts)),
+            warnings=(*self._warnings, *stock.warnings, *why),
             checkpoints_log_start=is_remote or log_start_offset > first_base,
             is_loaded=not (task.is_delete_folder or task.is_stray_folder),
             producer_count=self._main_state.producer_count,

@@ -11,7 +11,9 @@ from itertools import chain, islice, zip_longest
 
 from recovery.load.model import BatchSpan, Cut, Hole, PartitionTask
 from recovery.load.segments import Segment, misnamed_logs
+from recovery.load.stops import words_of_a_missing_end
 from segfmt import byte_layout
+from segfmt.filenames import DELETED_SUFFIX, log_name, read_offset
 from segfmt.java_text import LONG_MAX
 
 _MOST_HOLES = 100
@@ -23,6 +25,7 @@ def look_for_holes(
     batches_of: Callable[[str], Iterable[BatchSpan]],
     is_empty: Callable[[Segment], bool],
     cuts: Sequence[Cut],
+    orphaned_indexes: Iterable[str],
 ) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
     """Return the holes of a log, and warnings; holes are only warned of if the log may be a compacted one.
 
@@ -30,6 +33,7 @@ def look_for_holes(
         segments, batches_of: as for `find_holes`.
         is_empty: whether a segment has no byte.
         cuts: what this load has taken out, which is not a hole.
+        orphaned_indexes: index files without a log.
     """
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
     if is_compacted:
@@ -37,6 +41,7 @@ def look_for_holes(
     segments = tuple(segments)
     there = (one for one in segments if not _is_made_of_misnamed(one, task.files))
     all_holes = chain(
+        missing_start(task, segments[0], orphaned_indexes),
         find_holes(there, task.log_start_offset, batches_of),
         find_hidden(segments, task.log_start_offset, is_empty),
     )
@@ -51,19 +56,54 @@ def look_for_holes(
     return holes, more
 
 
-def missing_end(task: PartitionTask, log_end_offset: int, cuts: Iterable[Cut]) -> tuple[str, ...]:
-    """Return a warning if a log ends before what its broker had flushed, and this load has not cut it.
+def missing_start(task: PartitionTask, first: Segment, orphaned_indexes: Iterable[str]) -> Iterator[Hole]:
+    """Yield the offsets of a log's first segments, if only indexes are left of them.
 
-    It is not a hole: a follower that truncates its log leaves the same until the checkpoint is written again.
+    A broker that deletes a segment renames its log first, and all its files before it unlinks any.
+
+    Kafka: LogSegment.changeFileSuffixes, LogSegment.deleteIfExists.
     """
-    is_known = task.is_recovered and task.recovery_point < LONG_MAX
-    if not is_known or log_end_offset >= task.recovery_point or any(not cut.is_preallocated for cut in cuts):
-        return ()
-    return (
-        f"the log ends at offset {log_end_offset}, before its recovery point, {task.recovery_point}: its last flushed "
-        "segments are gone, or the broker was killed while it truncated the log to its leader's. Compare with the "
-        "other replicas",
+    bases = map(read_offset, orphaned_indexes)
+    lost = [base for base in bases if log_name(base, DELETED_SUFFIX) not in task.files]
+    yield from _hole(min(lost, default=LONG_MAX), first.base_offset, first, task.log_start_offset)
+
+
+def missing_end(
+    task: PartitionTask, log_end_offset: int, last_log: str, tail: tuple[int, int], cuts: Sequence[Cut]
+) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
+    """Return the offsets that a log had by its log dir's checkpoints, and has no more; and a warning that tells why.
+
+    Only for moments they may tell so of a sound log, too: a follower that truncates its log to its leader's writes the
+    recovery points again afterwards.
+
+    Args:
+        last_log: the last segment's `.log`.
+        tail: where the batches in it end, and how many bytes follow that a broker does not see.
+        cuts: what this load has taken out, which is not a hole.
+    """
+    first_offset = _end_of_cuts(cuts, log_end_offset)
+    if first_offset is None or first_offset >= task.known_end_offset:
+        return (), ()
+    position, hidden_bytes = tail
+    hole = Hole(
+        first_offset=first_offset,
+        last_offset=task.known_end_offset - 1,
+        before=last_log,
+        position=position + hidden_bytes,
+        is_hidden=hidden_bytes > 0,
+        is_at_end=not hidden_bytes,
     )
+    return (hole,), words_of_a_missing_end(task, log_end_offset)
+
+
+def _end_of_cuts(cuts: Iterable[Cut], log_end_offset: int) -> int | None:
+    """Return the first offset behind those that were cut from *log_end_offset* on; None if it is not known."""
+    of_end = [cut for cut in cuts if not (cut.is_preallocated or 0 <= cut.first_offset < log_end_offset)]
+    if not of_end:
+        return log_end_offset
+    last = max(of_end, key=lambda cut: cut.first_offset)
+    is_known = min(cut.first_offset for cut in of_end) >= 0 and last.known_last_offset >= 0
+    return last.known_last_offset + 1 if is_known else None
 
 
 def find_holes(
@@ -112,7 +152,7 @@ def find_hidden(
 
     Kafka: LocalLog.read, LogSegments.floorSegment.
     """
-    end_offset: int | None = 0  # of all before; None if it is not known
+    end_offset: int | None = None  # of all before; None if it is not known
     for segment, following in zip_longest(segments, segments[1:]):
         scan = segment.scan
         has_batches = scan is not None and scan.batch_count and _start_of(segment) <= scan.last_offset

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 from native.raw_scan import RawScan
 from recovery.load.release import Release
 from recovery.problem import Problem
+from segfmt.java_text import LONG_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -81,6 +82,7 @@ class PartitionTask:
         had_clean_shutdown: whether the log dir had its marker.
         recovery_point: from the log dir's checkpoint, 0 if it has no line.
         log_start_offset: from the log dir's checkpoint, 0 if it has no line.
+        high_watermark: from the log dir's checkpoint, 0 if it has no line.
         now_ms: the clock of the recovery; producers expire by it.
         release: of the broker that will load the log.
         others: what else lies there, by name: `folder`, `dangling link`, `pipe`, ...
@@ -97,6 +99,7 @@ class PartitionTask:
     log_start_offset: int
     settings: LogSettings
     now_ms: int
+    high_watermark: int = 0
     producer_id_expiration_ms: int = 86_400_000
     release: Release = Release.UNKNOWN
     others: Mapping[str, str] = field(default_factory=dict)
@@ -128,9 +131,15 @@ class PartitionTask:
         return self.folder.endswith("-stray")
 
     @property
-    def owns_recovery_point(self) -> bool:
-        """Whether the recovery point is of this folder's log, not of another one of the same partition."""
-        return not (self.is_delete_folder or self.is_future_folder or self.is_stray_folder)
+    def known_end_offset(self) -> int:
+        """Up to where the log went, by the log dir's checkpoints; 0 if they do not tell, or of another folder's log.
+
+        Under a marker the high watermark does not tell: a recovery that has cut the log leaves it as it is.
+        """
+        if self.is_delete_folder or self.is_future_folder or self.is_stray_folder:
+            return 0
+        ends = (self.recovery_point, self.high_watermark if self.is_recovered else 0)
+        return max((end for end in ends if end < LONG_MAX), default=0)
 
     @property
     def created_log_bytes(self) -> int:
@@ -357,9 +366,10 @@ class Hole:
 
     Attributes:
         first_offset, last_offset: the first and the last of them.
-        before: the `.log` with the batch that comes next, or that a broker looks into.
-        position: of that batch in it.
+        before: the `.log` with the batch that comes next, or that a broker looks into, or that ends too early.
+        position: of that batch in it, or of its end.
         is_hidden: whether *before* is where a broker looks, and does not find them, whoever has them.
+        is_at_end: whether they came last in the log: *before* has none of them, nor what came next.
     """
 
     first_offset: int
@@ -367,6 +377,7 @@ class Hole:
     before: str
     position: int = 0
     is_hidden: bool = False
+    is_at_end: bool = False
 
     def to_json(self) -> dict[str, str | int]:
         """Return the object of this hole in the JSON report."""
@@ -376,6 +387,7 @@ class Hole:
             "before": self.before,
             "position": self.position,
             "isHidden": self.is_hidden,
+            "isAtEnd": self.is_at_end,
         }
 
     def __str__(self) -> str:
@@ -385,7 +397,11 @@ class Hole:
             told = f"{offsets} are hidden: a broker looks for them in {self.before}, and finds none of them"
             return told if self.position else f"{told}. {remedy}"
         location = (
-            f"before {self.before}" if self.position == 0 else f"in {self.before} before byte {self.position}"
+            "at the end of the log"
+            if self.is_at_end
+            else f"before {self.before}"
+            if self.position == 0
+            else f"in {self.before} before byte {self.position}"
         )
         return f"{offsets} are missing {location}"
 

@@ -11,6 +11,7 @@ from recovery.load.model import CutCause, PartitionTask
 from recovery.load.segments import first_unflushed, log_base_offsets
 from recovery.problem import ProblemRule
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT, SWAP_SUFFIX, read_offset
+from segfmt.java_text import LONG_MAX
 
 CUTTING_STOPS = frozenset({Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL})
 OUT_OF_ORDER_STOPS = frozenset({Stop.INVALID_OFFSET, Stop.TIME_INDEX_INVALID_OFFSET})
@@ -115,7 +116,26 @@ def words_of_a_wrong_marker(
         else f"the log ends at {log_end_offset}, before its recovery point {recovery_point}. The offsets between "
         "were lost"
     )
-    return f"the clean-shutdown marker is wrong: {facts}. Remedy: recover --force, which ignores the marker"
+    remedy = "recover --force, which ignores the marker" + ("" if byte_count else ", checks what is left")
+    return f"the clean-shutdown marker is wrong: {facts}. Remedy: {remedy}"
+
+
+def words_of_a_missing_end(task: PartitionTask, log_end_offset: int) -> tuple[str, ...]:
+    """Return why a log that ends at *log_end_offset* must have been longer, unless a wrong marker says it."""
+    point, high_watermark = task.recovery_point, task.high_watermark
+    if log_end_offset < point < LONG_MAX:
+        if task.had_clean_shutdown:
+            return ()
+        why = (
+            f"before its recovery point, {point}: its last flushed segments are gone, or the broker was killed while "
+            "it truncated the log to its leader's"
+        )
+    else:
+        why = (
+            f"before its high watermark, {high_watermark}: what every replica in sync had is gone from this one, as "
+            "after a power failure"
+        )
+    return (f"the log ends at offset {log_end_offset}, {why}. Remedy: compare with the other replicas",)
 
 
 def remedy_by_checking(task: PartitionTask, file: str) -> str:

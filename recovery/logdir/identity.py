@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from recovery.errors import reason_text
 from recovery.logdir.listing import other_kind
-from recovery.logdir.node_files import node_faults
+from recovery.logdir.node_files import is_nameless_voter, node_faults
 from recovery.logdir.user import access_remedy
 from recovery.problem import Problem, ProblemRule
 from recovery.read.file_system import is_folder, is_there, read_small
@@ -68,9 +68,10 @@ def identify(
         try:
             if not is_folder(log_dir):
                 continue
-            if is_folder(os.path.join(log_dir, CLUSTER_METADATA_FOLDER)):
+            has_metadata = is_folder(os.path.join(log_dir, CLUSTER_METADATA_FOLDER))
+            if has_metadata:
                 with_metadata.append(log_dir)
-            meta = _read(log_dir)
+            meta = _read(log_dir, has_metadata=has_metadata)
         except OSError as error:
             meta = _problem(
                 f"{reason_text(error)} (IOException takes the log dir offline)",
@@ -81,23 +82,20 @@ def identify(
             )
         if isinstance(meta, MetaProperties):
             meta_of[log_dir] = meta
+            if meta.missing_keys:
+                detail = f"{lacks(meta)} (RuntimeException stops the broker)"
+                blockers.setdefault(log_dir, []).append(_problem(detail, _remedy(has_metadata=has_metadata)))
         elif isinstance(meta, Problem):
             problems.setdefault(log_dir, []).append(meta)
         else:
-            blockers.setdefault(log_dir, []).append(
-                _problem(
-                    "missing (RuntimeException stops the broker)",
-                    "check that its file system is mounted; if it is new, kafka-storage format --ignore-formatted, "
-                    "with the cluster.id of the others",
-                )
+            how = (
+                _remedy(has_metadata=True)
+                if has_metadata
+                else "check that its file system is mounted; if it is new, kafka-storage format --ignore-formatted, "
+                "with the cluster.id of the others"
             )
-    if not any(meta.cluster_id for meta in meta_of.values()):
-        for log_dir in meta_of:
             blockers.setdefault(log_dir, []).append(
-                _problem(
-                    "no cluster.id in it, nor in those of other log dirs (NoSuchElementException stops the broker)",
-                    "restore it from a backup, or write it again: kafka-storage format, with the ids of the cluster",
-                )
+                _problem("missing (RuntimeException stops the broker)", how)
             )
     for log_dir, problem in contradictions(meta_of, node_id=node_id):
         problems.setdefault(log_dir, []).append(problem)
@@ -106,6 +104,11 @@ def identify(
     identity.problems = {log_dir: tuple(dir_problems) for log_dir, dir_problems in problems.items()}
     for log_dir in with_metadata:
         blockers.setdefault(log_dir, []).extend(fault.problem() for fault in node_faults(log_dir))
+        if log_dir in meta_of and is_nameless_voter(log_dir, meta_of[log_dir]):
+            detail = (
+                "no directory.id in it: a broker makes a new one, has no vote with it, and never comes up"
+            )
+            blockers[log_dir].append(_problem(detail, _remedy(has_metadata=True)))
     for log_dir, problem in _misplaced(with_metadata, metadata_log_dir):
         blockers.setdefault(log_dir, []).append(problem)
     identity.blockers = {log_dir: tuple(found) for log_dir, found in blockers.items() if found}
@@ -121,21 +124,38 @@ def contradictions(
     yield from _copies({log_dir: meta.directory_id for log_dir, meta in meta_of.items()})
 
 
-def _read(log_dir: str) -> MetaProperties | Problem | None:
+def lacks(meta: MetaProperties) -> str:
+    """Return what a broker misses in *meta*."""
+    return f"version {meta.version}, without {' and '.join(meta.missing_keys)}"
+
+
+def _remedy(*, has_metadata: bool) -> str:
+    """Return how to get the file of a log dir again. With a new directory.id for its metadata log, no node votes."""
+    how = (
+        "with the directory.id that was its own: the KRaftVoters in a .checkpoint of __cluster_metadata-0 have it "
+        "(kafka-dump-log.sh --cluster-metadata-decoder --files ...)"
+        if has_metadata
+        else "without its directory.id"
+    )
+    return f"restore it from a backup, or write it again from that of another log dir of this node, {how}"
+
+
+def _read(log_dir: str, *, has_metadata: bool) -> MetaProperties | Problem | None:
     path = os.path.join(log_dir, META_PROPERTIES)
     if not is_there(path):
         return None
-    remedy = "write it again from that of another log dir of this node, without its directory.id"
+    remedy = _remedy(has_metadata=has_metadata)
+    effect = "the broker does not start" if has_metadata else "the broker starts without this log dir"
     kind = other_kind(path)
     if kind is not None:
-        return _problem(f"a {kind}, which cannot be read (the broker starts without this log dir)", remedy)
+        return _problem(f"a {kind}, which cannot be read ({effect})", remedy)
     size_bytes = os.stat(path).st_size
     if size_bytes > _MOST_BYTES:
         return _problem(f"{size_bytes} bytes, but no such file has more than {_MOST_BYTES}", remedy)
     try:
         return read_meta_properties(read_small(path, _MOST_BYTES))
     except FormatError as error:
-        return _problem(f"{error} ({error.kafka}: the broker starts without this log dir)", remedy)
+        return _problem(f"{error} ({error.kafka}: {effect})", remedy)
 
 
 def _of_others(values: Mapping[str, object], key: str, expected: object) -> Iterable[tuple[str, Problem]]:

@@ -272,8 +272,8 @@ class _Listing:
         self._look_at_rights()
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
-            self._checkpoint(name, self._blockers)
+        high_watermarks = self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, self._blockers)
+        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, self._blockers)
         self._blockers += self._blocked_writes()
         tasks = []
         for name in names:
@@ -295,6 +295,7 @@ class _Listing:
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
+                    high_watermark=high_watermarks.get(key, 0),
                     settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
@@ -459,7 +460,7 @@ class _Listing:
         """
         pair = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
         states = {name: self._checkpoint_states[name] for name in pair}
-        absent = {name for name in pair if states[name] == "absent"} - self._without
+        absent = {name for name in pair if states[name] == "absent"}
         empty = {name for name in pair if states[name] == "empty"}
         is_old = "read" in states.values() or any(
             task.had_clean_shutdown or has_deleted_segments(task.files) for task in tasks
@@ -467,6 +468,7 @@ class _Listing:
         for name in sorted(empty | absent) if tasks else ():
             if name in absent or is_old:
                 why = "missing" if name in absent else "empty, as a loss of power may leave it"
+                why = "moved to quarantine" if name in self._without else why
                 detail = f"{why}, and the logs are not new: {WITHOUT_CHECKPOINT[name]}"
                 self._notes.append(
                     Problem(file=name, rule="checkpoint", detail=detail, remedy=CHECKPOINT_FROM_BACKUP)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from native.crc32c import crc32c_of_bytes
@@ -24,6 +25,7 @@ from segfmt.filenames import (
     PARTITION_METADATA,
     QUORUM_STATE,
 )
+from segfmt.meta_properties import MetaProperties
 from segfmt.metadata_log import MetadataLogReader
 from segfmt.metadata_record import FeatureLevelRecord
 from segfmt.partition_metadata import read_partition_metadata
@@ -84,6 +86,24 @@ def node_faults(log_dir: str) -> Iterator[NodeFault]:
             remedy = access_remedy(path) if isinstance(error, PermissionError) else remedy
         if fault is not None:
             yield NodeFault(name, rule, fault, remedy)
+
+
+def is_nameless_voter(log_dir: str, meta: MetaProperties) -> bool:
+    """Return whether the node is known to vote by the directory.id of *log_dir*, and its `meta.properties` has none.
+
+    Differs: of a voter that neither led nor voted last, it is not known.
+
+    Kafka: ReplicaKey, QuorumState.
+    """
+    if meta.directory_id is not None or meta.node_id is None:
+        return False
+    with suppress(OSError, ValueError, RecursionError):
+        state = json.loads(
+            read_small(os.path.join(log_dir, CLUSTER_METADATA_FOLDER, QUORUM_STATE), _MOST_BYTES)
+        )
+        if isinstance(state, dict) and state.get("data_version") == 1:  # of a dynamic quorum
+            return meta.node_id in (state.get("leaderId"), state.get("votedId"))
+    return False
 
 
 def _bootstrap_fault(data: bytes) -> str | None:

@@ -60,8 +60,8 @@ def undo(
         log_dirs: absolute paths.
         locked_dirs: further dirs to lock, such as a separate metadata.log.dir.
         quarantine_dir: as it was given to the recovery.
-        run: name of the last run to take back; None for the newest that changed a partition. What came after it, such
-            as a hand-off or the removal of pending deletions, is taken back first.
+        run: name of the last run to take back, where a log dir has it; None for the newest that changed a partition.
+            What came after it, such as a hand-off or the removal of pending deletions, is taken back first.
         dry_run: change nothing, report what would be done.
         check_stop: raises if the run is to end; the next `undo` resumes.
         tally: counts the changes that are taken back.
@@ -72,7 +72,7 @@ def undo(
 
     Raises:
         LogDirLockedError: a broker or a recovery is running; nothing was changed.
-        UsageError: a log dir has no such run; nothing was changed.
+        UsageError: no log dir has such a run; nothing was changed.
         UnsafeError: a log dir has changed since, or its recovery is not finished; nothing was changed.
         OSError: an I/O error; the next `undo` resumes.
     """
@@ -143,7 +143,13 @@ def _chosen_in(
         if any(journal_in(root, UNDO_JOURNAL) is not None for root in roots[log_dir])
     ]
     if not (entered or resumed_dirs):
-        return {log_dir: _chosen(log_dir, roots[log_dir], run, None, dry_run=dry_run) for log_dir in log_dirs}
+        chosen = {
+            log_dir: _chosen(log_dir, roots[log_dir], run, None, dry_run=dry_run) for log_dir in log_dirs
+        }
+        if run is not None and not any(chosen.values()):
+            looked = " or ".join(itertools.chain(*roots.values()))
+            raise UsageError(f"no run {run} in {looked}. Remedy: see quarantine list")
+        return chosen
     last_runs = {
         log_dir: entry.log_dirs[log_dir] for entry in entered.values() for log_dir in left_dirs(entry)
     }
@@ -208,8 +214,6 @@ def _chosen(
         )
     else:
         last = next((undoing for undoing in undoings if undoing.run == run), interrupted)
-        if last is None:
-            raise UsageError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
     if last is None:
         return []
     count = undoings.index(last) + 1

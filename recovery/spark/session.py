@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from urllib.parse import urlsplit
 
-from recovery.errors import RecoveryError, UsageError
+from recovery.errors import RecoveryError, UsageError, reason_text
 from recovery.extras import SPARK, load
 from recovery.own_process import own_folder
 
@@ -162,7 +162,10 @@ def _opened_log(path: str | None) -> BinaryIO:
     try:
         return open(path, "a+b")
     except OSError as error:
-        raise UsageError(f"--spark-log {path}: {error.strerror}") from error
+        why = reason_text(error)
+        raise UsageError(
+            f"--spark-log {path}: {why}. Remedy: name a file that this user may write to"
+        ) from error
 
 
 def _last_line(log: BinaryIO) -> str:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from threading import Event as Flag
 from threading import Thread
 
-from recovery.errors import UsageError
+from recovery.errors import FULL_ERRNOS, UsageError
 from recovery.threads import MORE_THREADS, is_started
 from recovery.watch.gauges import Gauges
 from recovery.watch.http.metrics import metrics_text
@@ -45,9 +45,12 @@ def kept_in_file(gauges: Gauges, path: str) -> Iterator[Callable[[], None]]:
     try:
         file.write()
     except OSError as error:
-        raise UsageError(
-            f"--metrics-textfile {path}: {error.strerror}. Remedy: name a file in a folder that this user may write to"
-        ) from error
+        remedy = (
+            "make room"
+            if error.errno in FULL_ERRNOS
+            else "name a file in a folder that this user may write to"
+        )
+        raise UsageError(f"--metrics-textfile {path}: {error.strerror}. Remedy: {remedy}") from error
     if not is_started(file.thread):
         raise UsageError(
             f"--metrics-textfile {path}: no thread can be started. Remedy: {MORE_THREADS}, or leave the option out"

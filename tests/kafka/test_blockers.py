@@ -18,6 +18,15 @@ def without_meta_properties(sample: Sample) -> None:
     (sample.log_dirs[1] / "meta.properties").unlink()
 
 
+def with_an_emptied_meta_properties(sample: Sample) -> None:
+    (sample.log_dirs[1] / "meta.properties").write_bytes(b"")
+
+
+def with_meta_properties_of_no_version(sample: Sample) -> None:
+    path = sample.log_dirs[0] / "meta.properties"
+    path.write_text(path.read_text().replace("version=1\n", ""))
+
+
 def with_metadata_elsewhere(sample: Sample) -> None:
     (sample.log_dirs[1] / "__cluster_metadata-0").mkdir()
 
@@ -37,6 +46,8 @@ def with_an_emptied(name: str) -> Callable[[Sample], None]:
     ("obstruct", "number", "line"),
     [
         (without_meta_properties, 1, "No `meta.properties` found in"),
+        (with_an_emptied_meta_properties, 1, "Error: node ID not found in"),
+        (with_meta_properties_of_no_version, 0, "Error: node ID not found in"),
         (with_metadata_elsewhere, 1, "Found unexpected metadata location"),
         (with_a_wrong_checkpoint, 1, "Stopping serving logs in dir"),
         (with_an_emptied("bootstrap.checkpoint"), 0, "No FeatureLevelRecord for metadata.version was found"),

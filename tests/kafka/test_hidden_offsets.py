@@ -102,3 +102,24 @@ def test_what_a_wrong_marker_hides(sample: Sample, tmp_path: Path) -> None:
     )
     printed = asked(sample, tmp_path / "work", "GetOffsetShell", "--topic-partitions", "plain:0")
     assert printed.split() == [f"plain:0:{hole.first_offset}"]
+
+
+def test_what_an_empty_first_segment_hides(sample: Sample, tmp_path: Path) -> None:
+    unmark(sample)
+    os.truncate(plain_of(sample) / log_name(0), 0)
+    assert holes_of(sample) == [Hole(first_offset=0, last_offset=27, before=log_name(0), is_hidden=True)]
+    assert first_read_from(0, sample, tmp_path / "work") == 28
+
+
+def test_an_end_that_is_below_the_high_watermark(sample: Sample, tmp_path: Path) -> None:
+    """As writes that were never flushed and a power failure took away, while other replicas have them."""
+    unmark(sample)
+    for log_dir in sample.log_dirs:
+        (log_dir / "recovery-point-offset-checkpoint").unlink()
+    for suffix in (".log", ".index", ".timeindex"):
+        (plain_of(sample) / log_name(60).replace(".log", suffix)).unlink()
+    size_bytes = (plain_of(sample) / log_name(28)).stat().st_size
+    ended = Hole(first_offset=60, last_offset=92, before=log_name(28), position=size_bytes, is_at_end=True)
+    assert holes_of(sample) == [ended]
+    printed = asked(sample, tmp_path / "work", "GetOffsetShell", "--topic-partitions", "plain:0")
+    assert printed.split() == ["plain:0:60"]

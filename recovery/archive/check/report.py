@@ -128,6 +128,7 @@ class ArchiveReport:
             )
             lines.append(f"... and {self.left_out:,} more objects{where}")
         if verbosity < 0:
+            lines += [f"note: {printable(note.text)}" for note in self.notes if note.is_told_always]
             return "\n".join(lines)
         reused = f", {self.known_segments:,} of them known from an earlier run" if self.known_segments else ""
         lines.append(

@@ -81,7 +81,7 @@ class ArchiveRun:
         self._open_engine = open_engine
         self._choice = options.choice()
         self._topic_configs = options.settings()
-        self._store: Store = options.open()
+        self._store: Store = options.open(stop)
         self._layout: Layout = layout_of(self._store, options.layout, options.keys)
         self._for_tasks = options.for_tasks(self._layout.name)
         self._output = None if self._for_tasks.output is None else open_store(self._for_tasks.output)

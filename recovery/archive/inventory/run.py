@@ -82,7 +82,7 @@ def inventory(
     output = None if options.output is None else absolute_url(options.output)
     if output is not None:
         load(f"--output {output}", "pyarrow", extras=ARCHIVE)
-    store = options.open()
+    store = options.open(stop)
     copies = CopyFindings(store)
     archive = ArchiveWalk(
         store, options.layout, is_chosen=is_chosen, on_level=copies.look_at, on_unlisted=copies.see_unlisted

@@ -119,7 +119,8 @@ def assert_not_handed_over(sample: Sample) -> None:
         ["watch", "-", "-c"],
         ["recover", "-n", "--log-dirs", "/nowhere", "--topic-config"],
         ["watch"],
-        ["archive", "inventory", "/tmp", "--files-from"],
+        ["archive", "inventory", "/nowhere", "--files-from"],
+        ["archive", "verify", "/nowhere", "--files-from"],
     ],
     ids=" ".join,
 )

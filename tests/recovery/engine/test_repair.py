@@ -306,6 +306,30 @@ class TestNever:
         assert action_lines(recover(sample_of(log), [log.log_dir], repair=True)) == []
         assert log.file(12).is_symlink()
 
+    def test_nothing_is_moved_out_of_what_a_link_leads_to(self, pristine: Path, ram_path: Path) -> None:
+        """They may be the files of another program."""
+        log = make_log(pristine, ram_path / "d", "U")
+        elsewhere = ram_path / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "app.2026.log").touch()
+        (log.log_dir / "linked-0").symlink_to(elsewhere)
+        report = recover(sample_of(log), [log.log_dir], repair=True)
+        assert (elsewhere / "app.2026.log").is_file()
+        assert moved(log.log_dir) == []
+        assert (
+            "--repair leaves linked-0/app.2026.log, as linked-0 is a link out of the log dir"
+            in report.to_text()
+        )
+        assert report.exit_code == 4
+
+    def test_what_comes_of_a_checkpoint_that_is_moved_is_told(self, pristine: Path, ram_path: Path) -> None:
+        log = make_log(pristine, ram_path / "d", "U")
+        (log.log_dir / LOG_STARTS).write_text("nonsense")
+        report = recover(sample_of(log), [log.log_dir], repair=True)
+        assert moved(log.log_dir) == [LOG_STARTS]
+        assert f"{LOG_STARTS}: moved to quarantine" in report.to_text()
+        assert "records deleted from it come back" in report.to_text()
+
     def test_without_the_option_nothing_moves(self, pristine: Path, ram_path: Path) -> None:
         log = make_log(pristine, ram_path / "d", "U")
         (log.folder / "foo.log").write_bytes(b"12345")

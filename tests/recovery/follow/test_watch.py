@@ -428,6 +428,36 @@ class TestLocks:
         assert "nobody holds the locks" in of(Remark, watch.events)[-1].text
         assert sorted(os.listdir(log_dir)) == [LOCK_FILE]
 
+    def test_log_dirs_of_another_broker_do_not_tell(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(broker_log, "FREE_S", 0.0)
+        log, other = tmp_path / "server.log", tmp_path / "other"
+        other.mkdir()
+        log.write_text(log_text([began("/d"), listed("/d")]))
+        with watching(log, log_dirs=[str(other)]) as watch:
+            watch.wait_until(
+                lambda: any("is of a broker on /d" in one.text for one in of(Remark, watch.events))
+            )
+            time.sleep(0.3)
+            assert watch.report is None
+            log.write_text(log_text([began("/d"), listed("/d"), *WHOLE]))
+            assert watch.ended().exit_code == 0
+
+    def test_log_dirs_by_other_names_tell_once_they_were_held(
+        self, tmp_path: Path, held: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As those of a broker in a container."""
+        monkeypatch.setattr(broker_log, "FREE_S", 0.3)
+        log = tmp_path / "server.log"
+        log.write_text(log_text([began("/d"), listed("/d")]))
+        with watching(log, log_dirs=[str(tmp_path / "d")]) as watch:
+            watch.wait_until(lambda: bool(watch.gauges.values().log_dirs))
+            time.sleep(0.6)
+            held.kill()
+            assert watch.ended().exit_code == 4
+        assert "nobody holds the locks" in of(Remark, watch.events)[-1].text
+
     def test_a_broker_that_has_loaded_its_logs_may_end(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 from unittest import mock
@@ -12,7 +13,8 @@ import pytest
 from recovery.engine.report import RecoveryReport
 from recovery.load import compaction
 from recovery.load.fold import fold
-from recovery.load.model import Cut, LogSettings
+from recovery.load.model import Cut, LogSettings, PartitionOutcome
+from segfmt.java_text import LONG_MAX
 from segfmt.transaction_index import encode_transaction_index
 from tests.damage.loss_account import account_errors, walk
 from tests.logs.builders import ABORT, data_batch, marker_batch, message, record, record_batch
@@ -239,7 +241,11 @@ class TestHoles:
     ) -> list[tuple[int, int, str]]:
         made = Folded(files, settings=settings, **fields)
         assert made.outcome.cuts == ()
-        return [(hole.first_offset, hole.last_offset, hole.before) for hole in made.outcome.holes]
+        return TestHoles.holes_of(made.outcome)
+
+    @staticmethod
+    def holes_of(outcome: PartitionOutcome) -> list[tuple[int, int, str]]:
+        return [(hole.first_offset, hole.last_offset, hole.before) for hole in outcome.holes]
 
     @pytest.mark.parametrize("gone", [(20,), (10, 20), (20, 30)])
     @pytest.mark.parametrize("is_empty", [True, False])
@@ -272,21 +278,74 @@ class TestHoles:
         del files[name(0, ".index")], files[name(12, ".index")]  # read while loading
         assert self.holes(files, recovery_point=30, had_clean_shutdown=True) == [(10, 11, name(12))]
 
-    def test_an_end_that_is_missing_is_warned_of(self) -> None:
-        """Flushed segments are gone, or a follower was killed while it truncated: nothing tells which."""
+    @pytest.mark.parametrize(
+        ("points", "words"),
+        [
+            (
+                {"recovery_point": 25},
+                "before its recovery point, 25: its last flushed segments are gone, or ",
+            ),
+            (
+                {"high_watermark": 25},
+                "before its high watermark, 25: what every replica in sync had is gone ",
+            ),
+            ({"recovery_point": 15, "high_watermark": 25}, "before its recovery point, 15: "),
+        ],
+    )
+    def test_an_end_that_is_missing(self, points: dict[str, int], words: str) -> None:
+        """Also of a compacted log, which keeps its end."""
         files = partition({0: segment(0)})
-        made = Folded(files, settings=PLAIN, recovery_point=25)
-        assert made.outcome.holes == ()
-        (warning,) = made.outcome.warnings
-        assert warning.startswith("the log ends at offset 10, before its recovery point, 25: ")
-        assert Folded(files, settings=PLAIN, recovery_point=10).outcome.warnings == ()
-        assert Folded(files, settings=PLAIN, recovery_point=25, folder="t-0.aa-delete").outcome.warnings == ()
-        torn = partition({0: segment(0)[:-1]})
-        assert not [
-            one
-            for one in Folded(torn, settings=PLAIN, recovery_point=25).outcome.warnings
-            if "ends at" in one
-        ]
+        for settings in (PLAIN, COMPACTED, UNKNOWN):
+            made = Folded(files, settings=settings, **points)
+            (hole,) = made.outcome.holes
+            assert str(hole) == "offsets 10 to 24 are missing at the end of the log"
+            (warning,) = made.outcome.warnings
+            assert warning.startswith(f"the log ends at offset 10, {words}")
+        for folder in ("t-0.aa-delete", "t-0.aa-future", "t-0.aa-stray"):  # the lines are of another log
+            outcome = Folded(files, settings=PLAIN, folder=folder, **points).outcome
+            assert (outcome.holes, outcome.warnings) == ((), ())
+
+    @pytest.mark.parametrize(
+        "points", [{"recovery_point": 10}, {"high_watermark": 10}, {"high_watermark": LONG_MAX}]
+    )
+    def test_an_end_that_is_as_known(self, points: dict[str, int]) -> None:
+        outcome = Folded(partition({0: segment(0)}), settings=PLAIN, **points).outcome
+        assert (outcome.holes, outcome.warnings) == ((), ())
+
+    def test_all_of_a_log_is_missing(self) -> None:
+        files = partition({})
+        assert self.holes(files, high_watermark=25) == [(0, 24, name(0))]
+        assert self.holes(files, high_watermark=25, log_start_offset=20) == [(20, 24, name(20))]
+
+    def test_what_is_cut_is_not_missing(self) -> None:
+        torn = partition({0: segment(0)[:-1]})  # what it held is not known
+        assert Folded(torn, settings=PLAIN, high_watermark=25).outcome.holes == ()
+        torn |= partition({10: segment(10)})
+        assert self.holes_of(Folded(torn, settings=PLAIN, high_watermark=20).outcome) == []
+        assert self.holes_of(Folded(torn, settings=PLAIN, high_watermark=25).outcome) == [(20, 24, name(0))]
+
+    def test_zeros_may_have_been_written(self) -> None:
+        preallocated = partition({0: segment(0) + bytes(200)})
+        outcome = Folded(preallocated, settings=replace(PLAIN, preallocate=True), high_watermark=25).outcome
+        assert [one.is_preallocated for one in outcome.cuts] == [True]
+        assert self.holes_of(outcome) == [(10, 24, name(0))]
+
+    @pytest.mark.parametrize("recovery_point", [0, 15, 35])
+    def test_empty_first_segments_hide_what_they_had(self, recovery_point: int) -> None:
+        files = partition({0: b"", 10: b"", 20: segment(20), 30: segment(30)})
+        assert self.holes(files, recovery_point=recovery_point) == [(0, 9, name(0)), (10, 19, name(10))]
+        assert self.holes(files, recovery_point=recovery_point, log_start_offset=15) == [(15, 19, name(10))]
+        assert self.holes(partition({0: b"", 10: b""}), recovery_point=recovery_point)[0] == (0, 9, name(0))
+
+    def test_first_segments_of_which_only_indexes_are_left(self) -> None:
+        files = five_segments()
+        for base in (0, 10):
+            del files[name(base)]
+        assert self.holes(files) == [(0, 19, name(20))]
+        assert self.holes(files, log_start_offset=20) == []
+        del files[name(0, ".index")], files[name(0, ".timeindex")]
+        assert self.holes(files) == [(10, 19, name(20))]
+        assert self.holes(files | {name(10, ".log.deleted"): b""}) == []  # a broker was about to delete it
 
     def test_transactions_leave_none(self) -> None:
         producer = {"producer_id": 7, "producer_epoch": 0}
@@ -337,7 +396,9 @@ class TestHoles:
     def test_an_empty_active_segment_hides_the_end_of_the_one_before(self) -> None:
         assert self.holes(partition({0: segment(0), 5: b""})) == [(5, 9, name(5))]
         assert self.holes(partition({0: segment(0), 10: b""})) == []
-        assert self.holes(partition({0: segment(0), 5: b""}), recovery_point=7) == []  # 0 was not read
+        assert self.holes(partition({0: segment(0), 5: b""}), recovery_point=7) == [
+            (5, 6, name(5))
+        ]  # 0 was not read
 
     def test_a_segment_that_begins_later_than_its_name_says_hides_the_end_of_the_one_before(self) -> None:
         files = partition({0: segment(0), 7: segment(10)})
@@ -369,7 +430,7 @@ class TestHoles:
         )  # the line is its current log's
         assert Folded(files, folder="t-0.aa-delete", **clean).outcome.holes == ()
         (hole,) = Folded(partition({0: segment(0)}), **clean).outcome.holes
-        assert str(hole) == f"offsets 10 to 19 are missing in {name(0)} before byte {len(segment(0))}"
+        assert str(hole) == "offsets 10 to 19 are missing at the end of the log"
 
     def test_within_a_segment(self) -> None:
         log = batches(0)

@@ -201,7 +201,7 @@ class TestCorruptLog:
         settings = LogSettings(index_interval_bytes=100, preallocate=True)
         (cut,) = Folded(files, settings=settings).outcome.cuts
         assert cut.is_preallocated
-        assert cut.reason == "preallocated and never written"
+        assert cut.reason == "zeros of a preallocated file"
         (cut,) = Folded(files).outcome.cuts
         assert not cut.is_preallocated
 

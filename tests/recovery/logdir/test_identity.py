@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +64,35 @@ def test_another_cluster(dirs: list[Path]) -> None:
 
 @pytest.mark.parametrize("content", [b"", bytes(122)])
 def test_files_that_a_power_failure_has_emptied(dirs: list[Path], content: bytes) -> None:
-    """Kafka reads such a file as one of version 0, and stops only if no other one has the cluster's id."""
+    """Kafka reads such a file as one of version 0, which has no ids, and stops: `tests/kafka/test_blockers.py`."""
     (dirs[1] / "meta.properties").write_bytes(content)
+    ((log_dir, (problem,)),) = identify([str(path) for path in dirs]).blockers.items()
+    assert (log_dir, problem.rule) == (str(dirs[1]), "meta-properties")
+    assert "version 0, without broker.id and cluster.id" in problem.detail
+    assert "without its directory.id" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("leader", "voted", "version", "is_told"),
+    [(1, -1, 1, True), (2, 1, 1, True), (2, -1, 1, False), (1, -1, 0, False)],
+)
+def test_a_voter_without_its_directory(
+    leader: int, voted: int, version: int, is_told: bool, dirs: list[Path]
+) -> None:
+    """A broker then makes a new id, and asks itself for ever for the metadata log."""
+    folder = dirs[0] / "__cluster_metadata-0"
+    folder.mkdir()
+    state = {"leaderId": leader, "leaderEpoch": 2, "votedId": voted, "data_version": version}
+    (folder / "quorum-state").write_text(json.dumps(state))
     assert identify([str(path) for path in dirs]).blockers == {}
-    (dirs[0] / "meta.properties").write_bytes(content)
+    meta = dirs[0] / "meta.properties"
+    meta.write_text(re.sub("directory.id=.*", "", meta.read_text()))
     blockers = identify([str(path) for path in dirs]).blockers
-    assert {Path(path).name: [one.rule for one in found] for path, found in blockers.items()} == {
-        "a": ["meta-properties"],
-        "b": ["meta-properties"],
-    }
+    assert list(blockers) == [str(dirs[0])] * is_told
+    if is_told:
+        ((problem,),) = blockers.values()
+        assert "no directory.id" in problem.detail
+        assert "KRaftVoters" in problem.remedy
 
 
 def test_a_copy_of_a_log_dir(dirs: list[Path]) -> None:

@@ -510,6 +510,18 @@ class TestRefused:
         with pytest.raises(UsageError, match="no run 2020"):
             undo([str(victim.log_dir)], run="2020")
 
+    def test_a_run_of_some_log_dirs(self, victim: Victim, samples: list[Sample]) -> None:
+        """The others have nothing of it to take back."""
+        (name,) = (path.name for path in quarantine_of(victim.log_dir).iterdir())
+        other = samples[2].log_dirs[0]
+        before = tree_of(other)
+        results = undo([str(victim.log_dir), str(other)], run=name)
+        assert [(one.log_dir, one.run) for one in results] == [
+            (str(victim.log_dir), name),
+            (str(other), None),
+        ]
+        assert differences(before, tree_of(other)) == []
+
     def test_nothing_to_take_back(self, samples: list[Sample]) -> None:
         (one,) = undo([str(samples[2].log_dirs[0])])
         assert one.run is None
