@@ -53,6 +53,8 @@ class ArchiveOptions:
             UsageError: see `open_archive`.
             InterruptedRecoveryError: *stop* was asked for.
         """
+        if self.files_from is None:
+            return open_archive(self.url)
         with (stop or StopRequest()).raising():
             return open_archive(self.url, self.files_from)
 

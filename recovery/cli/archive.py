@@ -43,6 +43,7 @@ exit codes:
   1  usage error, or the archive cannot be listed
   2  objects or segments are missing, or not what they should be
   4  some prefixes could not be listed, or some segments not compared
+  129, 130, 143  interrupted; nothing is printed
 """
 _VERIFY_EPILOG = """\
 examples:

@@ -37,6 +37,7 @@ exit codes:
   2  something is missing, or unknown to the manifest, or not what it was (--verify)
   3  a journal cannot be read
   4  some log dirs cannot be looked at, the rest are listed
+  129, 130, 143  interrupted; nothing is printed
 """
 _PURGE_EPILOG = """\
 examples:

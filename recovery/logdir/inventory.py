@@ -8,12 +8,12 @@ Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from recovery.errors import AS_ROOT_DENIED, LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import unflushed_segments
-from recovery.load.model import LogSettings, PartitionTask, TopicPartition
+from recovery.load.model import FileStat, LogSettings, PartitionTask, TopicPartition
 from recovery.load.release import Release
 from recovery.logdir.checkpoints import (
     CHECKPOINT_FROM_BACKUP,
@@ -50,6 +50,7 @@ from segfmt.filenames import (
     CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE_FOLDER,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -273,6 +274,7 @@ class _Listing:
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, self._blockers)
+        marked_ns = self._written_ns(REPLICATION_OFFSET_CHECKPOINT)
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, self._blockers)
         self._blockers += self._blocked_writes()
         tasks = []
@@ -295,7 +297,7 @@ class _Listing:
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
-                    high_watermark=high_watermarks.get(key, 0),
+                    high_watermark=high_watermarks.get(key, 0) if is_as_old(contents.files, marked_ns) else 0,
                     settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
@@ -346,6 +348,13 @@ class _Listing:
                 )
             )
         return True
+
+    def _written_ns(self, name: str) -> int:
+        """Return when the file *name* of the dir was written, ns since 1970; 0 if it is not there."""
+        try:
+            return os.stat(os.path.join(self._log_dir, name)).st_mtime_ns
+        except OSError:
+            return 0
 
     def _blocked_writes(self) -> Iterator[Problem]:
         """Yield what obstructs a checkpoint that a broker writes. Kafka: CheckpointFile.write."""
@@ -473,3 +482,15 @@ class _Listing:
                 self._notes.append(
                     Problem(file=name, rule="checkpoint", detail=detail, remedy=CHECKPOINT_FROM_BACKUP)
                 )
+
+
+def is_as_old(files: Mapping[str, FileStat], written_ns: int) -> bool:
+    """Return whether a log with *files* was there when a checkpoint was written, so that its line is this log's.
+
+    A broker that makes a topic anew writes `partition.metadata` with the first records; the line of the deleted one
+    stays in `replication-offset-checkpoint` for some seconds.
+
+    Kafka: ReplicaManager.checkpointHighWatermarks, PartitionMetadataFile.maybeFlush.
+    """
+    metadata = files.get(PARTITION_METADATA)
+    return metadata is None or metadata.mtime_ns <= written_ns

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.load.model import Hole
+from segfmt.checkpoint import encode_offset_checkpoint, read_offset_checkpoint
 from segfmt.filenames import log_name
 from tests.brokers.restoring import ask
 from tests.brokers.sample_brokers import broker_of
@@ -123,3 +124,18 @@ def test_an_end_that_is_below_the_high_watermark(sample: Sample, tmp_path: Path)
     assert holes_of(sample) == [ended]
     printed = asked(sample, tmp_path / "work", "GetOffsetShell", "--topic-partitions", "plain:0")
     assert printed.split() == ["plain:0:60"]
+
+
+def test_the_high_watermark_of_a_deleted_topic_is_not_that_of_its_successor(sample: Sample) -> None:
+    """A broker that was killed within seconds after it had made the topic anew has left the other one's line."""
+    unmark(sample)
+    marks = plain_of(sample).parent / "replication-offset-checkpoint"
+    lines = read_offset_checkpoint(marks.read_bytes())
+    marks.write_bytes(encode_offset_checkpoint(lines | {("plain", 0): 900}))
+    made_ns = (plain_of(sample) / "partition.metadata").stat().st_mtime_ns
+    os.utime(marks, ns=(made_ns - 1, made_ns - 1))
+    assert holes_of(sample) == []
+    unmark(sample)
+    os.utime(marks, ns=(made_ns, made_ns))
+    (hole,) = holes_of(sample)
+    assert (hole.first_offset, hole.last_offset) == (93, 899)
