@@ -128,7 +128,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome.add_argument(
         "--exit-zero-on-truncation",
         action="store_true",
-        help="exit with 0 if cuts are all there is to report",
+        help="exit with 0 instead of 2: offsets that are cut, missing or hidden are reported alone",
     )
     add_watching_arguments(parser, served="the KIP-831 gauges and more")
     add_verbosity_arguments(parser, "each partition; -vv: also each action")

@@ -16,7 +16,7 @@ from functools import partial
 from recovery.errors import PartitionRefusedError
 from recovery.load.account import take_stock
 from recovery.load.forecast import unflushed_bases
-from recovery.load.holes import missing_end
+from recovery.load.holes import missing_end, warn_of_lost_segments
 from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
 from recovery.load.model import (
@@ -370,6 +370,7 @@ class _Loader:
         last_log = self._segments.last.log
         tail = self._tail or (self._tree.size_bytes(last_log), 0)
         missing, why = missing_end(task, self._log_end_offset, last_log, tail, stock.cuts)
+        why = why or tuple(warn_of_lost_segments(task, self._log_end_offset, self._orphaned_indexes))
         return PartitionOutcome(
             log_start_offset=log_start_offset,
             log_end_offset=self._log_end_offset,

@@ -63,9 +63,26 @@ def missing_start(task: PartitionTask, first: Segment, orphaned_indexes: Iterabl
 
     Kafka: LogSegment.changeFileSuffixes, LogSegment.deleteIfExists.
     """
-    bases = map(read_offset, orphaned_indexes)
-    lost = [base for base in bases if log_name(base, DELETED_SUFFIX) not in task.files]
+    lost = _lost_bases(task, orphaned_indexes)
     yield from _hole(min(lost, default=LONG_MAX), first.base_offset, first, task.log_start_offset)
+
+
+def _lost_bases(task: PartitionTask, orphaned_indexes: Iterable[str]) -> list[int]:
+    """Return the base offsets of segments of which only indexes are left, though no broker was deleting them."""
+    bases = map(read_offset, orphaned_indexes)
+    return [base for base in bases if log_name(base, DELETED_SUFFIX) not in task.files]
+
+
+def warn_of_lost_segments(
+    task: PartitionTask, log_end_offset: int, orphaned_indexes: Iterable[str]
+) -> Iterator[str]:
+    """Yield a warning if indexes of segments behind the log are left: what those held is not known."""
+    lost = [base for base in _lost_bases(task, orphaned_indexes) if base >= log_end_offset]
+    if lost:
+        yield (
+            f"the log ends at offset {log_end_offset}, but of a segment from offset {min(lost)} on the indexes are "
+            "left without it: what it held is gone. Remedy: compare with the other replicas"
+        )
 
 
 def missing_end(
@@ -82,7 +99,11 @@ def missing_end(
         cuts: what this load has taken out, which is not a hole.
     """
     first_offset = _end_of_cuts(cuts, log_end_offset)
-    if first_offset is None or first_offset >= task.known_end_offset:
+    if first_offset is None:  # the cut is told, and the warning how far it may have gone
+        return (), words_of_a_missing_end(
+            task, log_end_offset
+        ) if log_end_offset < task.known_end_offset else ()
+    if first_offset >= task.known_end_offset:
         return (), ()
     position, hidden_bytes = tail
     hole = Hole(
@@ -123,18 +144,21 @@ def find_holes(
         elif segment.scan.batch_count:
             start = _start_of(segment)
             if start <= segment.scan.last_offset:  # else it is a damaged base offset: see `find_disorder`
-                yield from _hole(
-                    segment.base_offset if end_offset is None else end_offset,
-                    start,
-                    segment,
-                    log_start_offset,
-                )
+                expected = segment.base_offset if end_offset is None else end_offset
+                around = (segment,) if last is None or end_offset is None else (last, segment)
+                if expected < start and not any(_was_compacted(one, batches_of) for one in around):
+                    yield from _hole(expected, start, segment, log_start_offset)
             end_offset = segment.scan.last_offset + 1
             if segment.scan.gap_count:
                 yield from _inner_holes(segment.log, log_start_offset, batches_of(segment.log))
         last = segment
     if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
         yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
+
+
+def _was_compacted(segment: Segment, batches_of: Callable[[str], Iterable[BatchSpan]]) -> bool:
+    """Return whether a batch shows that *segment* was once compacted: offsets may be missing around it, too."""
+    return any(batch.has_compacted for batch in batches_of(segment.log))
 
 
 def find_hidden(

@@ -94,8 +94,11 @@ def read_checkpoint(log_dir: str, name: str, user: BrokerUser) -> Checkpoint:
     try:
         offsets = read_offset_checkpoint(data)
     except MalformedCheckpointError as error:
-        if error.takes_dir_offline:
-            detail = f"{error} ({error.kafka} takes the log dir offline)"
+        if error.takes_dir_offline or name == REPLICATION_OFFSET_CHECKPOINT:
+            effect = (
+                "takes the log dir offline" if error.takes_dir_offline else "keeps the broker from coming up"
+            )
+            detail = f"{error} ({error.kafka} {effect})"
             malformed = _to_be_moved(name, "checkpoint", detail, error.position or None)
             return Checkpoint(state="unusable", problems=(*problems, malformed))
         return Checkpoint(state="unusable", problems=problems, notes=(_ignored(name, error),))

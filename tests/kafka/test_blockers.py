@@ -35,6 +35,10 @@ def with_a_wrong_checkpoint(sample: Sample) -> None:
     (sample.log_dirs[1] / "replication-offset-checkpoint").write_text("nonsense")
 
 
+def with_no_number_in_a_checkpoint(sample: Sample) -> None:
+    (sample.log_dirs[1] / "replication-offset-checkpoint").write_text("0\n1\nx 0 abc\n")
+
+
 def with_an_emptied(name: str) -> Callable[[Sample], None]:
     def obstruct(sample: Sample) -> None:
         (sample.log_dirs[0] / name).write_bytes(b"")
@@ -50,6 +54,7 @@ def with_an_emptied(name: str) -> Callable[[Sample], None]:
         (with_meta_properties_of_no_version, 0, "Error: node ID not found in"),
         (with_metadata_elsewhere, 1, "Found unexpected metadata location"),
         (with_a_wrong_checkpoint, 1, "Stopping serving logs in dir"),
+        (with_no_number_in_a_checkpoint, 1, "Encountered metadata publishing fault"),
         (with_an_emptied("bootstrap.checkpoint"), 0, "No FeatureLevelRecord for metadata.version was found"),
         (with_an_emptied("__cluster_metadata-0/quorum-state"), 0, "EOFException: File ended prematurely"),
         (with_an_emptied("__cluster_metadata-0/partition.metadata"), 0, "Encountered fatal fault"),
@@ -67,7 +72,7 @@ def test_a_broker_does_not_use_what_was_recovered(
     assert stopping["status"] == "recovered"
     with broker_of(sample, ram_path / "work") as broker:
         broker.launch()
-        if line.startswith("Stopping"):
+        if line.startswith(("Stopping", "Encountered metadata")):  # and goes on, without its logs
             broker.wait_for(line)
         else:
             assert broker.wait_for_end() != 0

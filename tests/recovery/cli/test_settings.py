@@ -539,7 +539,6 @@ class TestNotes:
         [
             (START_CHECKPOINT, "begins at its first segment"),
             ("recovery-point-offset-checkpoint", "begins at the first segment"),
-            ("replication-offset-checkpoint", "high watermarks"),
             ("cleaner-offset-checkpoint", "the cleaner"),
         ],
     )

@@ -337,6 +337,16 @@ class TestHoles:
         assert self.holes(files, recovery_point=recovery_point, log_start_offset=15) == [(15, 19, name(10))]
         assert self.holes(partition({0: b"", 10: b""}), recovery_point=recovery_point)[0] == (0, 9, name(0))
 
+    def test_a_last_segment_of_which_only_indexes_are_left(self) -> None:
+        files = partition({0: segment(0), 10: segment(10)})
+        del files[name(10)]
+        outcome = Folded(files, settings=PLAIN).outcome
+        assert outcome.holes == ()  # nothing tells how far it went
+        (warning,) = outcome.warnings
+        assert "of a segment from offset 10 on the indexes are left without it" in warning
+        assert Folded(files | {name(10, ".log.deleted"): b""}, settings=PLAIN).outcome.warnings == ()
+        assert Folded(files, settings=PLAIN, high_watermark=15).outcome.holes != ()
+
     def test_first_segments_of_which_only_indexes_are_left(self) -> None:
         files = five_segments()
         for base in (0, 10):
@@ -476,6 +486,8 @@ class TestHoles:
             base_offset=4, last_offset_delta=1, records=[record(key=b"k", value=b"v", offset_delta=1)]
         )
         assert self.holes(partition({0: segment(0, 2) + thinned + segment(8, 2)})) == []
+        assert self.holes(partition({0: thinned + segment(8, 2)})) == []  # nor before it
+        assert self.holes(partition({0: segment(0, 2), 3: thinned, 20: segment(20)})) == []  # nor behind it
 
     def test_of_very_many_the_first_are_told(self) -> None:
         made = Folded(partition({0: b"".join(batches(0, 250)[::2])}), settings=PLAIN)
