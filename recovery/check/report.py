@@ -154,11 +154,10 @@ class VerifyReport:
                 if finding.severity == severity
             )
             lines += alike_lines(of_severity, "file", is_each=verbosity > 0)
-        is_quiet = verbosity < 0
-        lines += [
-            f"note: {printable(note.text)}" for note in self.notes if note.is_told_always or not is_quiet
-        ]
-        lines += [] if is_quiet else self._summary()
+        notes = (note.text for note in self.notes if note.is_told_always or verbosity >= 0)
+        lines += [f"note: {printable(text)}" for text in notes]
+        if verbosity >= 0:
+            lines += self._summary()
         return "\n".join(lines)
 
     def _summary(self) -> list[str]:

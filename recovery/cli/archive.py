@@ -21,7 +21,7 @@ from recovery.cli.arguments import (
     add_watching_arguments,
     metadata_of,
     observer_options,
-    pairs_of,
+    pair_of,
     properties_of,
     topic_configs_of,
 )
@@ -320,7 +320,7 @@ def _check_options(arguments: argparse.Namespace) -> CheckOptions:
         is_in_place=recovers and arguments.in_place,
         is_deep=arguments.deep,
         is_logs_only=not recovers and arguments.logs_only,
-        keys=load_aiven_keys(pairs_of(arguments.aiven_key, "--aiven-key", "ID=FILE")),
+        keys=load_aiven_keys(dict(pair_of(item, "--aiven-key", "ID=FILE") for item in arguments.aiven_key)),
         config=properties.values,
         config_notes=tuple(properties.notes),
         topic_configs=topic_configs_of(arguments) or {},

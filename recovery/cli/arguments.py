@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -286,7 +285,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     properties, notes = ({}, []) if file is None else read_properties_file(file, "--config")
     last_values: dict[str, str] = {}
     for item in arguments.property:
-        ((key, value),) = pairs_of([item], "--property", "KEY=VALUE").items()
+        key, value = pair_of(item, "--property", "KEY=VALUE")
         if last_values.get(key, value) != value:
             notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
         last_values[key] = value
@@ -301,19 +300,16 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     return GivenProperties(properties | last_values, tuple(notes))
 
 
-def pairs_of(items: Iterable[str], option: str, form: str) -> dict[str, str]:
-    """Return what each of *items* has before and behind its first `=`, without spaces around them.
+def pair_of(item: str, option: str, form: str) -> tuple[str, str]:
+    """Return what *item* has before and behind its first `=`, without spaces around them.
 
     Raises:
-        UsageError: one of them has no name, or no `=`; *option* and *form* say of what, and what is expected.
+        UsageError: it has no name, or no `=`; *option* and *form* say of what, and what is expected.
     """
-    pairs = {}
-    for item in items:
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or not key:
-            raise UsageError(f"{option} {item}: expected {form}")
-        pairs[key] = value
-    return pairs
+    key, equals, value = (part.strip() for part in item.partition("="))
+    if not equals or not key:
+        raise UsageError(f"{option} {item}: expected {form}")
+    return key, value
 
 
 def read_properties_file(path: str, option: str) -> tuple[dict[str, str], list[str]]:

@@ -18,7 +18,7 @@ from recovery.cli.arguments import (
     metadata_of,
     milliseconds,
     observer_options,
-    pairs_of,
+    pair_of,
     properties_of,
     topic_configs_of,
 )
@@ -157,8 +157,8 @@ def _options(arguments: argparse.Namespace) -> RestoreOptions:
             acknowledge=False,
         ),
         is_aux=arguments.aux,
-        topic_ids=pairs_of(arguments.topic_id, "--topic-id", "TOPIC=ID"),
+        topic_ids=dict(pair_of(item, "--topic-id", "TOPIC=ID") for item in arguments.topic_id),
         leader_epochs=arguments.leader_epochs,
         ignore_cordon=arguments.ignore_cordon,
-        aiven_keys=pairs_of(arguments.aiven_key, "--aiven-key", "ID=FILE"),
+        aiven_keys=dict(pair_of(item, "--aiven-key", "ID=FILE") for item in arguments.aiven_key),
     )

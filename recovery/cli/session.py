@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 """Errors of fsync(2) on a pipe, a terminal or a device."""
+_REPORT = "the run itself is complete, but the report"
 
 
 class Report(Protocol):
@@ -56,7 +57,7 @@ def print_result(text: str, signals: Signals | None = None, *, form: str = "text
     """
     if not text:
         return True
-    what = "the run itself is complete, but the report" if form in ("text", "json") else "the text"
+    what = _REPORT if form in ("text", "json") else "the text"
     return print_parts((for_terminal(text, sys.stdout) if form == "text" else text,), signals, what=what)
 
 
@@ -64,7 +65,7 @@ def print_parts(
     parts: Iterable[str],
     signals: Signals | None = None,
     *,
-    what: str = "the run itself is complete, but the report",
+    what: str = _REPORT,
 ) -> bool:
     """Print the result, and return whether all of it was taken: by a reader, or by the disk if it goes to a file.
 

@@ -98,11 +98,12 @@ def missing_end(
         tail: where the batches in it end, and how many bytes follow that a broker does not see.
         cuts: what this load has taken out, which is not a hole.
     """
+    if log_end_offset >= task.known_end_offset:
+        return (), ()
+    why = words_of_a_missing_end(task, log_end_offset)
     first_offset = _end_of_cuts(cuts, log_end_offset)
     if first_offset is None:  # the cut is told, and the warning how far it may have gone
-        return (), words_of_a_missing_end(
-            task, log_end_offset
-        ) if log_end_offset < task.known_end_offset else ()
+        return (), why
     if first_offset >= task.known_end_offset:
         return (), ()
     position, hidden_bytes = tail
@@ -114,7 +115,7 @@ def missing_end(
         is_hidden=hidden_bytes > 0,
         is_at_end=not hidden_bytes,
     )
-    return (hole,), words_of_a_missing_end(task, log_end_offset)
+    return (hole,), why
 
 
 def _end_of_cuts(cuts: Iterable[Cut], log_end_offset: int) -> int | None:

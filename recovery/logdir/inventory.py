@@ -274,7 +274,8 @@ class _Listing:
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, self._blockers)
-        marked_ns = self._written_ns(REPLICATION_OFFSET_CHECKPOINT)
+        marks = look_at(os.path.join(self._log_dir, REPLICATION_OFFSET_CHECKPOINT))
+        marked_ns = 0 if marks is None else marks.st_mtime_ns
         self._checkpoint(CLEANER_OFFSET_CHECKPOINT, self._blockers)
         self._blockers += self._blocked_writes()
         tasks = []
@@ -297,7 +298,9 @@ class _Listing:
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
-                    high_watermark=high_watermarks.get(key, 0) if is_as_old(contents.files, marked_ns) else 0,
+                    high_watermark=high_watermarks.get(key, 0)
+                    if _is_as_old(contents.files, marked_ns)
+                    else 0,
                     settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
@@ -348,13 +351,6 @@ class _Listing:
                 )
             )
         return True
-
-    def _written_ns(self, name: str) -> int:
-        """Return when the file *name* of the dir was written, ns since 1970; 0 if it is not there."""
-        try:
-            return os.stat(os.path.join(self._log_dir, name)).st_mtime_ns
-        except OSError:
-            return 0
 
     def _blocked_writes(self) -> Iterator[Problem]:
         """Yield what obstructs a checkpoint that a broker writes. Kafka: CheckpointFile.write."""
@@ -476,15 +472,15 @@ class _Listing:
         )
         for name in sorted(empty | absent) if tasks else ():
             if name in absent or is_old:
-                why = "missing" if name in absent else "empty, as a loss of power may leave it"
-                why = "moved to quarantine" if name in self._without else why
+                gone = "moved to quarantine" if name in self._without else "missing"
+                why = gone if name in absent else "empty, as a loss of power may leave it"
                 detail = f"{why}, and the logs are not new: {WITHOUT_CHECKPOINT[name]}"
                 self._notes.append(
                     Problem(file=name, rule="checkpoint", detail=detail, remedy=CHECKPOINT_FROM_BACKUP)
                 )
 
 
-def is_as_old(files: Mapping[str, FileStat], written_ns: int) -> bool:
+def _is_as_old(files: Mapping[str, FileStat], written_ns: int) -> bool:
     """Return whether a log with *files* was there when a checkpoint was written, so that its line is this log's.
 
     A broker that makes a topic anew writes `partition.metadata` with the first records; the line of the deleted one
