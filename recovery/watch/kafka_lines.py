@@ -99,6 +99,7 @@ class KafkaLines:
         self._started_s = 0.0
         self._log_count = 0
         self._left_count = 0
+        self._is_over = False
         self._command: Command = "recover"
         self._listed = _array_buffer
         self._unclean_log_dirs: list[str] = []
@@ -108,7 +109,7 @@ class KafkaLines:
         match event:
             case RunStarted():
                 self._command = event.command
-                self._started_s = event.monotonic_s
+                self._started_s, self._is_over = event.monotonic_s, False
                 self._log_count, self._left_count, self._unclean_log_dirs = 0, 0, []
                 self._listed = _java_list if event.has_java_log_manager else _array_buffer
                 yield _run_started(event, self._listed)
@@ -158,6 +159,9 @@ class KafkaLines:
     def _run_finished(self, event: RunFinished) -> Line:
         """Kafka says nothing after a fatal error or a kill; we say how it ended."""
         fields: dict[str, Field] = {"exit_code": event.exit_code}
+        if self._is_over and self._command != "watch":
+            return Line("The process ended with an error after the run; the report is lost.", "error", fields)
+        self._is_over = True
         duration_ms = round((event.monotonic_s - self._started_s) * 1000)
         if event.exit_code in INTERRUPTED_EXIT_CODES:
             then = "; start the same command again to resume" if self._command in RESUMED else ""

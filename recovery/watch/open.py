@@ -15,7 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal, Protocol, TextIO, get_args
 
@@ -102,20 +102,25 @@ def open_observers(
             stack.callback(write)
             observers = observers or [gauges]
         if process is not None:
-            process.enter_context(_told_of_errors(gauges))
+            # A view is closed by then; a log has to take back the exit code that it told.
+            lines = [] if printer is None or isinstance(printer, AbstractContextManager) else [printer]
+            process.enter_context(_told_of_errors(gauges, *lines))
         stack.enter_context(_told_of_errors(gauges))
         yield observers
 
 
 @contextmanager
-def _told_of_errors(gauges: Gauges) -> Iterator[None]:
-    """Let the figures end as an error does that its observers were not told of: before the run, or after it."""
+def _told_of_errors(gauges: Gauges, *lines: Observer) -> Iterator[None]:
+    """Let the figures end as an error does that its observers were not told of: before the run, or after it.
+
+    `lines` are told only after a run: of an error before it there is nothing to take back.
+    """
     try:
         yield
     except BaseException as error:
-        exit_code = exit_code_of(error)
-        if gauges.values().exit_code != exit_code:
-            Notifier([gauges])(RunFinished(exit_code=exit_code))
+        exit_code, told = exit_code_of(error), gauges.values().exit_code
+        if told != exit_code:
+            Notifier([gauges, *(lines if told is not None else ())])(RunFinished(exit_code=exit_code))
         raise
 
 

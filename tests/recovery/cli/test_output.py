@@ -233,3 +233,17 @@ def test_figures_end_as_the_process_does_where_the_report_is_lost(command: str, 
     text = figures.read_text()
     assert "kafka_log_recovery_exit_code 1.0" in text
     assert 'kafka_log_recovery_run_state{state="complete"} 1.0' in text
+
+
+@pytest.mark.parametrize("progress", ["log", "json"])
+def test_lines_end_as_the_process_does_where_the_report_is_lost(progress: str, ram_path: Path) -> None:
+    sample = unpack("crashed", ram_path)
+    exit_code, stderr = run_unheard("recover", "-c", sample.config, "--progress", progress)
+    assert exit_code == 1
+    told = [line for line in stderr.splitlines() if "exit_code" in line]
+    if progress == "log":
+        assert [line.partition("exit_code=")[2] for line in told] == ["0", "1"]
+        assert "The process ended with an error after the run; the report is lost." in told[-1]
+    else:
+        ends = [json.loads(line) for line in told if '"RunFinished"' in line]
+        assert [end["exit_code"] for end in ends] == [0, 1]
