@@ -12,10 +12,10 @@ from recovery.check.finding import Finding, Rule, unreadable
 from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS
 from recovery.logdir.identity import lacks
 from recovery.logdir.listing import is_log_name, no_folder, other_kind
+from recovery.logdir.marker import marker_doubt
 from recovery.logdir.node_files import node_faults
 from recovery.read.file_system import is_folder, is_link, open_file
 from segfmt.checkpoint import read_offset_checkpoint
-from segfmt.clean_shutdown import read_clean_shutdown
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
@@ -89,6 +89,8 @@ def read_log_dir(log_dir: str, *, take: Callable[[int], None] = lambda _: None) 
     _list_folders(files)
     if any(folder.name == CLUSTER_METADATA_FOLDER for folder in files.folders):
         for fault in node_faults(log_dir):
+            if fault.rule == "epoch-checkpoint":
+                continue  # found with the rest of the folder
             files.sizes.setdefault(fault.file, 0)
             _add(files, fault.file, fault.rule, fault.detail)
     if data is None and META_PROPERTIES not in files.sizes:
@@ -104,13 +106,8 @@ def _read_marker(files: LogDirFiles, take: Callable[[int], None]) -> None:
     if not data:
         detail = "it is empty, as brokers up to 3.6 leave it"
         _add(files, CLEAN_SHUTDOWN_FILE, "marker", detail, is_note=True)
-    elif read_clean_shutdown(data) is None or b'"version"' not in data:
-        _add(
-            files,
-            CLEAN_SHUTDOWN_FILE,
-            "marker",
-            "it has no version or no broker epoch: no broker writes that",
-        )
+    elif (doubt := marker_doubt(data)) is not None:
+        _add(files, CLEAN_SHUTDOWN_FILE, "marker", doubt)
 
 
 def _list_folders(files: LogDirFiles) -> None:

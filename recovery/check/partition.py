@@ -7,6 +7,7 @@ what is wrong with each file. The driver reads; this module parses only small fi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -69,9 +70,14 @@ class PartitionCheck:
     Args:
         facts: what is known of the partition.
         files: names, sizes and small files of its folder.
+        earlier_ends: of a live partition, the offset after the last one of each segment as an earlier look found it,
+            by base offset; the `.txnindex` files, read since, have all aborts before it.
     """
 
-    def __init__(self, facts: PartitionFacts, files: FolderFiles) -> None:
+    def __init__(
+        self, facts: PartitionFacts, files: FolderFiles, earlier_ends: Mapping[int, int] | None = None
+    ) -> None:
+        self._earlier_ends = earlier_ends
         self.facts = facts
         self.files = files
         self.findings: list[Finding] = list(files.findings)
@@ -196,6 +202,7 @@ class PartitionCheck:
             self.files.epochs,
             log_end_offset=end_offset,
             is_clean=self.facts.had_clean_shutdown,
+            log_start_offset=max(0, self.facts.log_start_offset or 0),
             has_all_batches=is_complete
             and not self._unread
             and all(result.has_all_batches for result in self._results),
@@ -287,6 +294,8 @@ class PartitionCheck:
                     )
             data = self.files.transaction_indexes.get(base)
             expected = aborts.entries
+            if self._earlier_ends is not None:
+                expected = expected[expected["last_offset"] < self._earlier_ends.get(base, base)]
             if data is None and (not len(expected) or aborts.file in self._unread_files):
                 continue
             findings = check_transaction_index(

@@ -88,7 +88,8 @@ class Recheck:
         before: FolderFiles,
         current: FolderFiles,
     ) -> tuple[list[Finding], list[SegmentResult]]:
-        check = PartitionCheck(self._facts, current)
+        ends = {one.task.base_offset: one.last_offset + 1 for one in results if one.last_offset is not None}
+        check = PartitionCheck(self._facts, current, ends)
         results_by_task = {result.task: result for result in results}
         suspects = self._suspects(findings, current)
         look_results: list[SegmentResult] = []

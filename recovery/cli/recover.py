@@ -123,7 +123,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome.add_argument(
         "--keep-deleted",
         action="store_true",
-        help="move to quarantine, too, the .deleted files that the broker was about to remove",
+        help="move to quarantine all .deleted files, which the broker was about to remove, "
+        "not only those that may hold missing offsets",
     )
     outcome.add_argument(
         "--exit-zero-on-truncation",

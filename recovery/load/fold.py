@@ -16,11 +16,12 @@ from functools import partial
 from recovery.errors import PartitionRefusedError
 from recovery.load.account import take_stock
 from recovery.load.forecast import unflushed_bases
-from recovery.load.holes import missing_end, warn_of_lost_segments
+from recovery.load.holes import bases_of_missing, missing_end, warn_of_lost_segments
 from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
 from recovery.load.model import (
     CutCause,
+    Hole,
     IndexProblem,
     PartitionOutcome,
     PartitionSource,
@@ -47,6 +48,7 @@ from segfmt.errors import FileNameError
 from segfmt.filenames import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
     FileKind,
     file_kind,
     log_name,
@@ -370,6 +372,7 @@ class _Loader:
         last_log = self._segments.last.log
         tail = self._tail or (self._tree.size_bytes(last_log), 0)
         missing, why = missing_end(task, self._log_end_offset, last_log, tail, stock.cuts)
+        holes = (*stock.holes, *missing)
         why = why or tuple(warn_of_lost_segments(task, self._log_end_offset, self._orphaned_indexes))
         return PartitionOutcome(
             log_start_offset=log_start_offset,
@@ -381,9 +384,9 @@ class _Loader:
             scanned_bytes=self._reader.scanned_bytes,
             recovered_bytes=sum(self._recovery.recovered.values()),
             tree=self._tree.nodes,
-            removed=self._tree.removed,
+            removed=self._removed(holes),
             cuts=stock.cuts,
-            holes=(*stock.holes, *missing),
+            holes=holes,
             deleted_base_offsets=tuple(self._recovery.deleted),
             dropped_end_offset=self._recovery.dropped_end_offset,
             orphaned_indexes=tuple(self._orphaned_indexes),
@@ -393,6 +396,17 @@ class _Loader:
             producer_count=self._main_state.producer_count,
             topic_id=self._topic_id,
         )
+
+    def _removed(self, holes: Iterable[Hole]) -> dict[str, RemovalKind]:
+        """Return what has been removed; of files that were pending deletion, whether they may hold what is missing."""
+        stems = {
+            log_name(base).removesuffix(LOG_SUFFIX) for base in bases_of_missing(holes, self._task.files)
+        }
+        removed = self._tree.removed
+        for name, kind in removed.items():
+            if kind is RemovalKind.PENDING_DELETION and name.partition(".")[0] in stems:
+                removed[name] = RemovalKind.CUT_OFF
+        return removed
 
     def _warn_of_a_long_snapshot(self) -> None:
         count = self._main_state.producer_count

@@ -5,15 +5,20 @@ A broker notices none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 
-from recovery.load.model import BatchSpan, Cut, Hole, PartitionTask
-from recovery.load.segments import Segment, misnamed_logs
-from recovery.load.stops import words_of_a_missing_end
+from recovery.load.model import BatchSpan, Cut, FileStat, Hole, PartitionTask
+from recovery.load.segments import Segment, log_base_offsets, misnamed_logs, pending_bases
+from recovery.load.stops import (
+    words_of_a_cut_out,
+    words_of_a_missing_end,
+    words_of_an_acknowledged_cut,
+    words_of_an_older_mark,
+)
 from segfmt import byte_layout
-from segfmt.filenames import DELETED_SUFFIX, log_name, read_offset
+from segfmt.filenames import DELETED_SUFFIX, FileKind, file_kind, log_name, read_offset
 from segfmt.java_text import LONG_MAX
 
 _MOST_HOLES = 100
@@ -29,21 +34,27 @@ def look_for_holes(
 ) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
     """Return the holes of a log, and warnings; holes are only warned of if the log may be a compacted one.
 
+    Of a compacted log those of lost segments are known, no others.
+
     Args:
         segments, batches_of: as for `find_holes`.
         is_empty: whether a segment has no byte.
         cuts: what this load has taken out, which is not a hole.
         orphaned_indexes: index files without a log.
     """
+    segments = tuple(segments)
+    lost = tuple(find_lost(task, segments, orphaned_indexes))
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
     if is_compacted:
-        return (), ()
-    segments = tuple(segments)
+        return lost, ()
+    floor_offset = max(task.log_start_offset, task.cleaned_offset)
+    cut_out = tuple(find_cut_out(segments, task.files, floor_offset))
     there = (one for one in segments if not _is_made_of_misnamed(one, task.files))
     all_holes = chain(
-        missing_start(task, segments[0], orphaned_indexes),
-        find_holes(there, task.log_start_offset, batches_of),
-        find_hidden(segments, task.log_start_offset, is_empty),
+        lost,
+        cut_out,
+        find_holes(there, floor_offset, batches_of),
+        find_hidden(segments, floor_offset, is_empty),
     )
     holes = tuple(islice((left for hole in all_holes for left in _without(hole, cuts)), _MOST_HOLES))
     more = (
@@ -53,18 +64,30 @@ def look_for_holes(
     )
     if is_compacted is None:
         return (), (*more, *(f"{hole}; whether the topic is compacted is not known" for hole in holes))
-    return holes, more
+    return holes, (*more, *map(words_of_a_cut_out, cut_out))
 
 
-def missing_start(task: PartitionTask, first: Segment, orphaned_indexes: Iterable[str]) -> Iterator[Hole]:
-    """Yield the offsets of a log's first segments, if only indexes are left of them.
+def find_lost(
+    task: PartitionTask, segments: Sequence[Segment], orphaned_indexes: Iterable[str]
+) -> Iterator[Hole]:
+    """Yield the offsets of segments whose `.log` is gone, or no file: indexes are left, or a folder is in its place.
 
-    A broker that deletes a segment renames its log first, and all its files before it unlinks any.
+    A broker that deletes a segment renames its log first, and all its files before it unlinks any; so does the cleaner.
+    What lies between two recovered segments is left to `find_holes`, unless the log is a compacted one.
+
+    Args:
+        segments: of the log, ascending.
 
     Kafka: LogSegment.changeFileSuffixes, LogSegment.deleteIfExists.
     """
-    lost = _lost_bases(task, orphaned_indexes)
-    yield from _hole(min(lost, default=LONG_MAX), first.base_offset, first, task.log_start_offset)
+    lost = [*_lost_bases(task, orphaned_indexes), *log_base_offsets(task.others).values()]
+    first = segments[0].base_offset
+    yield from _hole(min(lost, default=LONG_MAX), first, segments[0], task.log_start_offset)
+    for segment, following in pairwise(segments):
+        between = [base for base in lost if segment.base_offset < base < following.base_offset]
+        is_read = segment.scan is not None and following.scan is not None
+        if between and (task.settings.is_compacted or not is_read):
+            yield from _hole(min(between), following.base_offset, following, task.log_start_offset)
 
 
 def _lost_bases(task: PartitionTask, orphaned_indexes: Iterable[str]) -> list[int]:
@@ -99,13 +122,13 @@ def missing_end(
         cuts: what this load has taken out, which is not a hole.
     """
     if log_end_offset >= task.known_end_offset:
-        return (), ()
+        return (), words_of_an_older_mark(task, log_end_offset)
     why = words_of_a_missing_end(task, log_end_offset)
     first_offset = _end_of_cuts(cuts, log_end_offset)
     if first_offset is None:  # the cut is told, and the warning how far it may have gone
         return (), why
     if first_offset >= task.known_end_offset:
-        return (), ()
+        return (), words_of_an_acknowledged_cut(task, log_end_offset)
     position, hidden_bytes = tail
     hole = Hole(
         first_offset=first_offset,
@@ -129,9 +152,9 @@ def _end_of_cuts(cuts: Iterable[Cut], log_end_offset: int) -> int | None:
 
 
 def find_holes(
-    segments: Iterable[Segment], log_start_offset: int, batches_of: Callable[[str], Iterable[BatchSpan]]
+    segments: Iterable[Segment], floor_offset: int, batches_of: Callable[[str], Iterable[BatchSpan]]
 ) -> Iterator[Hole]:
-    """Yield the offsets from *log_start_offset* on that are missing from recovered segments, or before them.
+    """Yield the offsets from *floor_offset* on that are missing from recovered segments, or before them.
 
     Args:
         segments: of the log, ascending. What is missing after one that was not recovered is not known.
@@ -148,13 +171,13 @@ def find_holes(
                 expected = segment.base_offset if end_offset is None else end_offset
                 around = (segment,) if last is None or end_offset is None else (last, segment)
                 if expected < start and not any(_was_compacted(one, batches_of) for one in around):
-                    yield from _hole(expected, start, segment, log_start_offset)
+                    yield from _hole(expected, start, segment, floor_offset)
             end_offset = segment.scan.last_offset + 1
             if segment.scan.gap_count:
-                yield from _inner_holes(segment.log, log_start_offset, batches_of(segment.log))
+                yield from _inner_holes(segment.log, floor_offset, batches_of(segment.log))
         last = segment
     if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
-        yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
+        yield from _hole(end_offset, last.base_offset, last, floor_offset)  # the active segment is empty
 
 
 def _was_compacted(segment: Segment, batches_of: Callable[[str], Iterable[BatchSpan]]) -> bool:
@@ -163,9 +186,9 @@ def _was_compacted(segment: Segment, batches_of: Callable[[str], Iterable[BatchS
 
 
 def find_hidden(
-    segments: Sequence[Segment], log_start_offset: int, is_empty: Callable[[Segment], bool]
+    segments: Sequence[Segment], floor_offset: int, is_empty: Callable[[Segment], bool]
 ) -> Iterator[Hole]:
-    """Yield the offsets from *log_start_offset* on that a broker looks for in a segment that has none of them.
+    """Yield the offsets from *floor_offset* on that a broker looks for in a segment that has none of them.
 
     It takes the last segment that begins at or before an offset, and goes on to later ones; so of the segment before,
     all offsets from there on are hidden. Where that one was not recovered, its end is not known: of what an empty
@@ -192,9 +215,47 @@ def find_hidden(
         known = [bound for bound in bounds if bound is not None]
         is_found = has_batches and end_offset is None  # by `find_holes`
         if known and not is_found:
-            yield from _hole(segment.base_offset, min(known), segment, log_start_offset, is_hidden=True)
+            yield from _hole(segment.base_offset, min(known), segment, floor_offset, is_hidden=True)
         if scan is not None and has_batches:
             end_offset = max(end_offset or 0, scan.last_offset + 1)
+
+
+def find_cut_out(
+    segments: Sequence[Segment], files: Mapping[str, FileStat], floor_offset: int
+) -> Iterator[Hole]:
+    """Yield the offsets from *floor_offset* on of segments that are pending deletion while later ones are not.
+
+    A broker that truncates a log renames the segments in order. Killed meanwhile, it leaves those behind in place, and
+    loads them at the next start. What lies between two recovered segments is left to `find_holes`.
+
+    Args:
+        segments: of the log, ascending.
+        files: what was in the folder.
+
+    Kafka: LocalLog.truncateTo, LocalLog.removeAndDeleteSegments.
+    """
+    deleted = pending_bases(files)
+    for segment, following in pairwise(segments):
+        cut_out = [base for base in deleted if segment.base_offset < base < following.base_offset]
+        if cut_out and (segment.scan is None or following.scan is None):
+            yield from _hole(min(cut_out), following.base_offset, following, floor_offset)
+
+
+def bases_of_missing(holes: Iterable[Hole], files: Mapping[str, FileStat]) -> frozenset[int]:
+    """Return the base offsets of segments that are pending deletion and may hold offsets that are missing.
+
+    Args:
+        files: what was in the folder.
+    """
+    deleted = pending_bases(files)
+    live = [read_offset(name) for name in files if file_kind(name) is FileKind.LOG]
+    kept: set[int] = set()
+    for hole in holes:
+        first, last = hole.first_offset, hole.last_offset
+        before = max((base for base in deleted if base <= first), default=-1)
+        is_superseded = any(before < base <= first for base in live)
+        kept |= {base for base in deleted if first < base <= last or (base == before and not is_superseded)}
+    return frozenset(kept)
 
 
 def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:
@@ -252,14 +313,14 @@ def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:
 
 
 def _hole(
-    end_offset: int, start_offset: int, segment: Segment, log_start_offset: int, *, is_hidden: bool = False
+    end_offset: int, start_offset: int, segment: Segment, floor_offset: int, *, is_hidden: bool = False
 ) -> Iterator[Hole]:
-    first = max(end_offset, log_start_offset)
+    first = max(end_offset, floor_offset)
     if first < start_offset:
         yield Hole(first_offset=first, last_offset=start_offset - 1, before=segment.log, is_hidden=is_hidden)
 
 
-def _inner_holes(log: str, log_start_offset: int, batches: Iterable[BatchSpan]) -> list[Hole]:
+def _inner_holes(log: str, floor_offset: int, batches: Iterable[BatchSpan]) -> list[Hole]:
     """Return the offsets that are missing between *batches*; none if a batch shows that *log* was once compacted.
 
     The headers of messages, magic 0 and 1, need not hold the base offset.
@@ -269,7 +330,7 @@ def _inner_holes(log: str, log_start_offset: int, batches: Iterable[BatchSpan]) 
     for batch in batches:
         if batch.has_compacted:
             return []
-        first = batch.base_offset if end_offset is None else max(end_offset, log_start_offset)
+        first = batch.base_offset if end_offset is None else max(end_offset, floor_offset)
         if first < batch.base_offset and batch.magic >= byte_layout.MAGIC_V2:
             holes.append(
                 Hole(

@@ -83,6 +83,10 @@ class PartitionTask:
         recovery_point: from the log dir's checkpoint, 0 if it has no line.
         log_start_offset: from the log dir's checkpoint, 0 if it has no line.
         high_watermark: from the log dir's checkpoint, 0 if it has no line.
+        doubtful_high_watermark: the same if the checkpoint is older than the log: of a deleted topic of its name, most
+            likely, or of a copy without times.
+        cleaned_offset: up to where the log cleaner has compacted the log, whatever its policy is now; from the log
+            dir's checkpoint, 0 if it has no line.
         now_ms: the clock of the recovery; producers expire by it.
         release: of the broker that will load the log.
         others: what else lies there, by name: `folder`, `dangling link`, `pipe`, ...
@@ -100,6 +104,8 @@ class PartitionTask:
     settings: LogSettings
     now_ms: int
     high_watermark: int = 0
+    doubtful_high_watermark: int = 0
+    cleaned_offset: int = 0
     producer_id_expiration_ms: int = 86_400_000
     release: Release = Release.UNKNOWN
     others: Mapping[str, str] = field(default_factory=dict)
@@ -131,12 +137,17 @@ class PartitionTask:
         return self.folder.endswith("-stray")
 
     @property
+    def is_current_folder(self) -> bool:
+        """Whether the folder is the partition's own, without a mark: the log dir's checkpoints are about its log."""
+        return not (self.is_delete_folder or self.is_future_folder or self.is_stray_folder)
+
+    @property
     def known_end_offset(self) -> int:
         """Up to where the log went, by the log dir's checkpoints; 0 if they do not tell, or of another folder's log.
 
         Under a marker the high watermark does not tell: a recovery that has cut the log leaves it as it is.
         """
-        if self.is_delete_folder or self.is_future_folder or self.is_stray_folder:
+        if not self.is_current_folder:
             return 0
         ends = (self.recovery_point, self.high_watermark if self.is_recovered else 0)
         return max((end for end in ends if end < LONG_MAX), default=0)
@@ -294,6 +305,7 @@ class RemovalKind(Enum):
     """Why a file is gone from the tree."""
 
     PENDING_DELETION = "pending deletion"  # `.deleted` found at the start: the broker's own
+    CUT_OFF = "pending deletion, with offsets that are missing"  # the same, but nothing else may have them
     LEFTOVER = "leftover"  # `.cleaned` and `.swap` of an interrupted cleaning or split
     DERIVED = "derived"  # indexes and snapshots that the log rebuilds
     COMPACTED = "compacted"  # replaced by a `.swap`

@@ -8,7 +8,7 @@ a walk over the headers after the last indexed batch.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,10 +18,12 @@ import numpy.typing as npt
 
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, RawScan
 from recovery.errors import PartitionRefusedError
+from recovery.load.model import FileStat
 from recovery.load.tree import PartitionTree
 from segfmt.byte_layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     log_name,
     offset_index_name,
@@ -61,6 +63,12 @@ def misnamed_logs(names: Iterable[str]) -> dict[str, str]:
                 if right != name:
                     misnamed[name] = right
     return misnamed
+
+
+def pending_bases(files: Mapping[str, FileStat]) -> list[int]:
+    """Return the base offsets of segments with records that are pending deletion (`.deleted`), ascending."""
+    pending = (name for name, stat in files.items() if stat.size_bytes and name.endswith(DELETED_SUFFIX))
+    return sorted(log_base_offsets(name.removesuffix(DELETED_SUFFIX) for name in pending).values())
 
 
 def first_unflushed(base_offsets: Iterable[int], recovery_point: int) -> int:

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
-from recovery.load.model import CutCause, PartitionTask
-from recovery.load.segments import first_unflushed, log_base_offsets
+from recovery.load.model import CutCause, Hole, PartitionTask
+from recovery.load.segments import first_unflushed, log_base_offsets, pending_bases
 from recovery.problem import ProblemRule
-from segfmt.filenames import RECOVERY_POINT_CHECKPOINT, SWAP_SUFFIX, read_offset
+from segfmt.filenames import (
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    SWAP_SUFFIX,
+    read_offset,
+)
 from segfmt.java_text import LONG_MAX
 
 CUTTING_STOPS = frozenset({Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL})
@@ -26,6 +31,10 @@ _CUT_CAUSES = {
     Stop.TIME_INDEX_INVALID_OFFSET: CutCause("offset-order", "a batch whose offset is out of order"),
 }
 
+_LET_OTHERS_LEAD = (
+    "start the brokers with the other replicas first; if they find no leader without this one, which as leader would "
+    "make them cut theirs, too, copy its folder from one of them before you start it"
+)
 _FROM_A_REPLICA = "restore the partition from another replica"
 _REFUSALS: dict[Stop, tuple[ProblemRule, str, str | None]] = {
     Stop.BAD_LENGTH: (
@@ -123,19 +132,57 @@ def words_of_a_wrong_marker(
 def words_of_a_missing_end(task: PartitionTask, log_end_offset: int) -> tuple[str, ...]:
     """Return why a log that ends at *log_end_offset* must have been longer, unless a wrong marker says it."""
     point, high_watermark = task.recovery_point, task.high_watermark
-    if log_end_offset < point < LONG_MAX:
-        if task.had_clean_shutdown:
-            return ()
+    is_of_point = log_end_offset < point < LONG_MAX
+    if is_of_point and task.had_clean_shutdown:
+        return ()
+    remedy = "compare with the other replicas"
+    cut_off = [base for base in pending_bases(task.files) if base >= log_end_offset]
+    if cut_off:
         why = (
-            f"before its recovery point, {point}: its last flushed segments are gone, or the broker was killed while "
-            "it truncated the log to its leader's"
+            "the broker itself had truncated it, most likely to its leader's, and may have fetched other records since;"
+            f" its segments from offset {min(cut_off)} on are .deleted files, which are kept in quarantine"
         )
+    elif is_of_point:
+        why = "its last flushed segments are gone, or the broker was killed while it truncated the log to its leader's"
     else:
         why = (
-            f"before its high watermark, {high_watermark}: what every replica in sync had is gone from this one, as "
-            "after a power failure"
+            "what every replica in sync had is gone from this one, as after a power failure or a cut before, or the "
+            "broker truncated the log to that of a leader that had less"
         )
-    return (f"the log ends at offset {log_end_offset}, {why}. Remedy: compare with the other replicas",)
+        remedy = _LET_OTHERS_LEAD
+    before = f"recovery point, {point}" if is_of_point else f"high watermark, {high_watermark}"
+    return (f"the log ends at offset {log_end_offset}, before its {before}: {why}. Remedy: {remedy}",)
+
+
+def words_of_an_acknowledged_cut(task: PartitionTask, log_end_offset: int) -> tuple[str, ...]:
+    """Return what a cut means that is below the high watermark."""
+    if not (task.is_recovered and log_end_offset < task.high_watermark):
+        return ()
+    return (
+        "the cut is below the high watermark: every replica in sync had what it took. "
+        f"Remedy: {_LET_OTHERS_LEAD}",
+    )
+
+
+def words_of_an_older_mark(task: PartitionTask, log_end_offset: int) -> tuple[str, ...]:
+    """Return why the log's end was not compared with its line in `replication-offset-checkpoint`, if it is lower."""
+    high_watermark = task.doubtful_high_watermark
+    if not (task.is_current_folder and task.is_recovered and log_end_offset < high_watermark):
+        return ()
+    return (
+        f"the log ends at offset {log_end_offset}, before the high watermark, {high_watermark}, of a "
+        f"{REPLICATION_OFFSET_CHECKPOINT} that is older than it: that of a deleted topic of this name, unless the log "
+        "dir was copied without its times",
+    )
+
+
+def words_of_a_cut_out(hole: Hole) -> str:
+    """Return what offsets mean that are missing because their segments are pending deletion, and later ones are not."""
+    return (
+        f"the segments with offsets {hole.first_offset} to {hole.last_offset} are .deleted files, and later ones are "
+        "not: a broker was killed while it truncated the log, most likely to its leader's. They are kept in "
+        "quarantine. Remedy: compare with the other replicas"
+    )
 
 
 def remedy_by_checking(task: PartitionTask, file: str) -> str:

@@ -39,10 +39,11 @@ from recovery.logdir.listing import (
     unreadable,
     unwritable_folder,
 )
+from recovery.logdir.marker import marker_doubt
 from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
 from recovery.logdir.user import broker_user, may_give_away
 from recovery.problem import LOST_FOUND, Problem, Repair
-from recovery.read.file_system import is_link, is_read_only, is_there, look_at
+from recovery.read.file_system import is_link, is_read_only, is_there, look_at, read_small
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
@@ -58,6 +59,8 @@ from segfmt.filenames import (
     PartitionFolder,
     read_folder_name,
 )
+
+_MOST_MARKER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,13 +273,15 @@ class _Listing:
         names = self._folder_names()
         had_marker = self._has_marker()
         had_clean_shutdown = had_marker and not ignores_marker
+        if had_clean_shutdown:
+            self._note_doubtful_marker()
         self._look_at_rights()
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         high_watermarks = self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, self._blockers)
         marks = look_at(os.path.join(self._log_dir, REPLICATION_OFFSET_CHECKPOINT))
         marked_ns = 0 if marks is None else marks.st_mtime_ns
-        self._checkpoint(CLEANER_OFFSET_CHECKPOINT, self._blockers)
+        cleaned_offsets = self._checkpoint(CLEANER_OFFSET_CHECKPOINT, self._blockers)
         self._blockers += self._blocked_writes()
         tasks = []
         for name in names:
@@ -286,6 +291,7 @@ class _Listing:
                 continue
             key = (folder.topic, folder.partition)
             settings = settings_of(folder.topic)
+            high_watermark, is_own = high_watermarks.get(key, 0), _is_as_old(contents.files, marked_ns)
             is_doubtful = not settings.remote_log_known or bool(settings.remote_log_prevented_by)
             if folder.state is FolderState.CURRENT and is_doubtful:
                 self._look_for_remote_part(name, folder.topic, contents, log_start_offsets.get(key), settings)
@@ -298,9 +304,9 @@ class _Listing:
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
-                    high_watermark=high_watermarks.get(key, 0)
-                    if _is_as_old(contents.files, marked_ns)
-                    else 0,
+                    high_watermark=high_watermark if is_own else 0,
+                    doubtful_high_watermark=0 if is_own else high_watermark,
+                    cleaned_offset=cleaned_offsets.get(key, 0),
                     settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
@@ -351,6 +357,23 @@ class _Listing:
                 )
             )
         return True
+
+    def _note_doubtful_marker(self) -> None:
+        try:
+            doubt = marker_doubt(
+                read_small(os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE), _MOST_MARKER_BYTES)
+            )
+        except OSError:  # one that cannot be read is a marker all the same
+            return
+        if doubt is not None:
+            self._notes.append(
+                Problem(
+                    file=CLEAN_SHUTDOWN_FILE,
+                    rule="marker",
+                    detail=f"{doubt}, but takes it for its marker",
+                    remedy="if the last shutdown is in doubt, run recover --force, which ignores it",
+                )
+            )
 
     def _blocked_writes(self) -> Iterator[Problem]:
         """Yield what obstructs a checkpoint that a broker writes. Kafka: CheckpointFile.write."""

@@ -1,6 +1,7 @@
 """What a KRaft node reads before its logs, in the log dir with the metadata log: damaged, it stops the node.
 
-Kafka: KafkaRaftServer.initializeLogDirs, BootstrapDirectory, FileQuorumStateStore, PartitionMetadataFile.
+Kafka: KafkaRaftServer.initializeLogDirs, BootstrapDirectory, FileQuorumStateStore, PartitionMetadataFile,
+UnifiedLog.createLeaderEpochCache.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from recovery.load.small_files import partition_metadata_text
 from recovery.logdir.user import access_remedy
 from recovery.problem import Problem
 from recovery.read.file_system import is_there, read_small
+from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import (
     BOOTSTRAP_CHECKPOINT,
     CLUSTER_METADATA_FOLDER,
+    LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     QUORUM_STATE,
 )
@@ -34,7 +37,7 @@ _METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 _MOST_BYTES = 16 << 20
 _STATE_VERSIONS = (0, 1)
 
-NodeRule = Literal["bootstrap-checkpoint", "quorum-state", "topic-id"]
+NodeRule = Literal["bootstrap-checkpoint", "quorum-state", "topic-id", "epoch-checkpoint"]
 
 
 class NodeFault(NamedTuple):
@@ -56,6 +59,7 @@ def node_faults(log_dir: str) -> Iterator[NodeFault]:
     Differs: of `quorum-state` the fields that all versions have are looked at.
     """
     quorum_state = os.path.join(CLUSTER_METADATA_FOLDER, QUORUM_STATE)
+    epochs = os.path.join(CLUSTER_METADATA_FOLDER, LEADER_EPOCH_CHECKPOINT)
     partition_metadata = os.path.join(CLUSTER_METADATA_FOLDER, PARTITION_METADATA)
     judged: tuple[tuple[str, NodeRule, Callable[[bytes], str | None], str], ...] = (
         (
@@ -75,6 +79,12 @@ def node_faults(log_dir: str) -> Iterator[NodeFault]:
             "topic-id",
             _topic_id_fault,
             f"remove it, or {partition_metadata_text(_METADATA_TOPIC_ID)} into it",
+        ),
+        (
+            epochs,
+            "epoch-checkpoint",
+            _epochs_fault,
+            "restore it from a backup, or move it away: the node makes a new one",
         ),
     )
     for name, rule, fault_of, remedy in judged:
@@ -134,6 +144,16 @@ def _quorum_fault(data: bytes) -> str | None:
         name for name in ("leaderId", "leaderEpoch", "votedId") if not isinstance(state.get(name), int)
     ]
     return f"no {missing[0]} (RuntimeException stops the node)" if missing else None
+
+
+def _epochs_fault(data: bytes) -> str | None:
+    try:
+        entries = read_leader_epoch_checkpoint(data)
+    except FormatError as error:
+        return f"{error} ({error.kafka} stops the node)"
+    if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
+        return "a negative epoch or offset (IllegalArgumentException stops the node)"
+    return None
 
 
 def _topic_id_fault(data: bytes) -> str | None:

@@ -279,8 +279,9 @@ FAULTS = (
         first=(_RECOVER,),
         advice=(
             "A broker would have cut the same batches, and deleted them. If another replica has these "
-            "offsets, start the broker: it fetches them again. If none has, they are in quarantine. To take "
-            "everything back:"
+            "offsets and leads, start the broker: it fetches them again. Where all brokers are down, start those "
+            "with whole replicas first: as leader this one would make them cut theirs. If none has them, they are "
+            "in quarantine. To take everything back:"
         ),
         then=("kafka-log-recovery undo -c /etc/kafka/server.properties",),
     ),

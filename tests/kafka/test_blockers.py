@@ -39,6 +39,10 @@ def with_no_number_in_a_checkpoint(sample: Sample) -> None:
     (sample.log_dirs[1] / "replication-offset-checkpoint").write_text("0\n1\nx 0 abc\n")
 
 
+def with_torn_epochs_of_the_metadata_log(sample: Sample) -> None:
+    (sample.log_dirs[0] / "__cluster_metadata-0" / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n2 ")
+
+
 def with_an_emptied(name: str) -> Callable[[Sample], None]:
     def obstruct(sample: Sample) -> None:
         (sample.log_dirs[0] / name).write_bytes(b"")
@@ -58,6 +62,7 @@ def with_an_emptied(name: str) -> Callable[[Sample], None]:
         (with_an_emptied("bootstrap.checkpoint"), 0, "No FeatureLevelRecord for metadata.version was found"),
         (with_an_emptied("__cluster_metadata-0/quorum-state"), 0, "EOFException: File ended prematurely"),
         (with_an_emptied("__cluster_metadata-0/partition.metadata"), 0, "Encountered fatal fault"),
+        (with_torn_epochs_of_the_metadata_log, 0, "Malformed line in checkpoint file"),
     ],
 )
 def test_a_broker_does_not_use_what_was_recovered(
@@ -77,6 +82,20 @@ def test_a_broker_does_not_use_what_was_recovered(
         else:
             assert broker.wait_for_end() != 0
             assert line in broker.log
+
+
+def test_epochs_of_the_metadata_log_that_are_moved_away(ram_path: Path) -> None:
+    """As the remedy says."""
+    sample = unpack("crashed", ram_path)
+    with_torn_epochs_of_the_metadata_log(sample)
+    (problem,) = recover(sample).report["logDirs"][0]["problems"]
+    assert problem["rule"] == "epoch-checkpoint"
+    assert "move it away" in problem["remedy"]
+    (sample.log_dirs[0] / problem["file"]).unlink()
+    assert recover(sample).exit_code == 0
+    with broker_of(sample, ram_path / "work") as broker:
+        broker.start()
+        broker.stop()
 
 
 def test_a_log_that_is_refused_in_a_clean_dir_is_not_cut_by_a_broker(ram_path: Path) -> None:

@@ -71,6 +71,7 @@ def check_epochs(
     *,
     log_end_offset: int | None,
     is_clean: bool,
+    log_start_offset: int = 0,
     has_all_batches: bool = False,
 ) -> list[Finding]:
     """Return the contradictions between batches and file, and within each.
@@ -80,12 +81,13 @@ def check_epochs(
         entries: those of the file, in its order.
         log_end_offset: None if it is unknown (damage, a live broker).
         is_clean: whether the log dir was shut down cleanly.
+        log_start_offset: what lies before it is deleted, though its batches may be there: the file need not know it.
         has_all_batches: whether *runs* are of all batches that were ever written from the first of them on.
     """
     findings = _check_entries(entries)
     if findings:
         return findings
-    real = [(file, run) for file, run in runs if run.epoch != -1]
+    real = [(file, run) for file, run in runs if run.epoch != -1 and run.last_offset >= log_start_offset]
     if real and not entries:
         detail = (
             f"the file has no line, although batches have epochs up to {max(run.epoch for _, run in real)}"

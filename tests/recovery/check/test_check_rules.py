@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from native.batch_headers import HEADER_ROW_DTYPE
+from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles, LocalFolder, read_folder
-from recovery.check.partition import PartitionFacts
+from recovery.check.partition import PartitionCheck
 from recovery.check.rules.batches import BatchChecks, EpochRun
 from recovery.check.rules.epochs import check_epochs
 from recovery.check.rules.indexes import (
@@ -23,13 +24,15 @@ from recovery.check.rules.indexes import (
 )
 from recovery.check.rules.producers import ProducerChecks
 from recovery.check.second_look import Recheck
-from recovery.check.task import SegmentResult, SegmentTask
+from recovery.check.task import Piece, SegmentResult, SegmentTask
+from recovery.load.model import LogSettings, Original, ScanMode, ScanRequest
 from recovery.stop_request import StopRequest
 from segfmt.byte_layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.producer_snapshot import encode_producer_snapshot
-from tests.logs.builders import data_batch, marker_batch
+from tests.logs.builders import ABORT, data_batch, marker_batch
 from tests.native.scanning import scan_segment
+from tests.recovery.load.memory import MemorySource
 
 LOG = "00000000000000000100.log"
 
@@ -268,7 +271,6 @@ class TestTransactionIndex:
             (0, 7, 90, 99, 95),
             (0, 7, 119, 119, 119),
             (0, 7, -1, 119, 119),
-            (0, 7, 100, 119, 121),
             (0, 7, 100, 119, -1),
         ],
     )
@@ -276,6 +278,22 @@ class TestTransactionIndex:
         rules = self.check(entry, self.EXPECTED.tolist()[1])
         assert "malformed-entry" in rules
         assert "transaction-index-entry" not in rules
+
+    @pytest.mark.parametrize(
+        ("stable", "is_right"), [(120, True), (121, True), (149, True), (150, False), (119, False)]
+    )
+    def test_a_follower_knows_of_transactions_that_began_behind_the_marker(
+        self, stable: int, is_right: bool
+    ) -> None:
+        entries = [(0, 7, 100, 119, stable), self.EXPECTED.tolist()[1]]
+        assert self.check(*entries) == ([] if is_right else ["transaction-index-entry"])
+
+    def test_it_knows_as_well_of_one_that_is_open_from_before(self) -> None:
+        expected = np.array([(0, 7, 100, 119, 105)], ABORTED_TXN_DTYPE)
+        known = {"base_offset": 100, "end_offset": 150, "is_complete": True, "is_compacted": False}
+        made = np.array([(0, 7, 100, 119, 121)], ABORTED_TXN_DTYPE)
+        (found,) = check_transaction_index("x", made, expected, **known)
+        assert (found.rule, found.detail) == ("transaction-index-entry", "last stable offset 121")
 
     def test_what_began_before_the_log_is_not_known(self) -> None:
         entries = [(0, 9, 3, 110, 111), *self.EXPECTED.tolist()]
@@ -308,6 +326,14 @@ class TestEpochs:
         assert self.check(runs, [(4, 295)]) == [], "the log start lies within the last batch"
         assert self.check([], [(1, 0)]) == []
         assert self.check(runs, [(1, 0), (2, 150), (4, 200), (5, 300)]) == [], "a leader that wrote nothing"
+
+    def test_what_lies_before_the_log_start_need_not_be_known(self) -> None:
+        """A broker forgets it: when it has deleted all records, and at the next load the last line, too."""
+        runs = [(1, 0, 90), (2, 100, 190)]
+        assert self.check(runs, [], log_start_offset=191) == []
+        assert self.check(runs, [(3, 191)], log_start_offset=191) == []
+        assert self.check(runs, [], log_start_offset=190) == [("missing-epochs", "damage")]
+        assert self.check(runs, [(3, 191)], log_start_offset=190) == [("epoch-content", "damage")]
 
     def test_a_line_that_begins_within_a_batch(self) -> None:
         runs = [(1, 0, 90), (2, 100, 140), (4, 200, 290)]
@@ -415,19 +441,44 @@ class TestProducers:
         assert self.found(entries, start_offset=1) == [], "what was before the log is not known"
 
 
+def live_facts(folder: Path) -> PartitionFacts:
+    """A folder of one segment, for which a broker holds the lock."""
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(b"x" * 10)
+    for suffix in ("index", "timeindex"):
+        (folder / f"{0:020d}.{suffix}").touch()
+    (folder / "partition.metadata").write_text("version: 0\ntopic_id: Ql39DSphRbO0LGsT-wh4cQ")
+    return PartitionFacts(
+        path=str(folder), folder="t-0", topic="t", partition=0, is_live=True, had_clean_shutdown=False,
+        recovery_point=None, log_start_offset=None, high_watermark=None, is_contiguous=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("earlier_end", "count"), [(None, 1), (0, 0), (1, 0), (2, 1)])
+def test_an_abort_that_came_after_the_index_was_read(
+    tmp_path: Path, earlier_end: int | None, count: int
+) -> None:
+    """Beside a broker; one that an earlier look has seen in the log must be in the index that is read afterwards."""
+    facts = live_facts(tmp_path / "t-0")
+    files = read_folder(LocalFolder(facts.path), is_live=True)
+    check = PartitionCheck(facts, files, None if earlier_end is None else {0: earlier_end})
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    log = data_batch(0, transactional=True, base_sequence=0, **producer) + marker_batch(1, ABORT, **producer)
+    request = ScanRequest(
+        part=Original(file=LOG, size_bytes=len(log)), base_offset=0, start_position=0, mode=ScanMode.RECOVER
+    )
+    scan = MemorySource({LOG: log}, LogSettings()).scan(request)
+    (task,) = check.tasks()
+    check.take(SegmentResult(task=task, pieces=[Piece(scan=scan)], last_offset=1, batch_count=2))
+    rules = [one.rule for one in check.finish()]
+    assert rules.count("transaction-index-missing") == count
+
+
 class TestRecheck:
     """A folder of one segment, read by a function that the test gives."""
 
     def confirm(self, folder: Path, looks: Sequence[list[Finding]]) -> list[Finding]:
-        folder.mkdir()
-        (folder / f"{0:020d}.log").write_bytes(b"x" * 10)
-        for suffix in ("index", "timeindex"):
-            (folder / f"{0:020d}.{suffix}").touch()
-        (folder / "partition.metadata").write_text("version: 0\ntopic_id: Ql39DSphRbO0LGsT-wh4cQ")
-        facts = PartitionFacts(
-            path=str(folder), folder="t-0", topic="t", partition=0, is_live=True, had_clean_shutdown=False,
-            recovery_point=None, log_start_offset=None, high_watermark=None, is_contiguous=True,
-        )  # fmt: skip
+        facts = live_facts(folder)
         left = list(looks[1:])
 
         def read(task: SegmentTask) -> SegmentResult:

@@ -8,6 +8,7 @@ import pytest
 
 import recovery
 from tests.logs.samples import Sample, tree_of, unpack
+from tests.runs.command import run
 
 
 def _recover(sample: Sample, *, keep_deleted: bool) -> recovery.RecoveryReport:
@@ -21,6 +22,30 @@ def _deleted_logs(sample: Sample) -> dict[str, bytes]:
         for name, data in tree_of(log_dir).items()
         if name.endswith(".log.deleted") and data
     }
+
+
+def test_what_may_hold_missing_offsets_is_kept_unasked(tmp_path: Path) -> None:
+    """A broker was killed while it truncated a log: it had renamed some segments, and not yet those behind them."""
+    sample = unpack("intact", tmp_path)
+    (folder,) = (log_dir / "plain-0" for log_dir in sample.log_dirs if (log_dir / "plain-0").exists())
+    for log_dir in sample.log_dirs:
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    for path in sorted(folder.glob("00000000000000000028.*")):
+        path.rename(f"{path}.deleted")
+    before = tree_of(tmp_path)
+    dry = recovery.recover(None, config=sample.properties, now_ms=sample.now_ms, dry_run=True)
+    report = _recover(sample, keep_deleted=False)
+    for one in (dry, report):
+        (found,) = (partition for partition in one.partitions if partition.holes)
+        assert [(hole.first_offset, hole.last_offset) for hole in found.holes] == [(28, 59)]
+        assert (one.exit_code, found.pending_deletion_count) == (2, 0)
+        assert "00000000000000000028.log.deleted" in found.to_quarantine
+    (kept,) = folder.parent.with_name(f"{folder.parent.name}.quarantine").rglob("*28.log.deleted")
+    assert kept.read_bytes() == before[str((folder / kept.name).relative_to(tmp_path))]
+    undone = run("undo", "-c", sample.config)
+    assert undone.exit_code == 0, undone.stderr
+    after = tree_of(tmp_path)
+    assert {name: data for name, data in after.items() if ".quarantine" not in name} == before
 
 
 @pytest.mark.parametrize("keep_deleted", [False, True])

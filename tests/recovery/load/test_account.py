@@ -357,6 +357,81 @@ class TestHoles:
         assert self.holes(files) == [(10, 19, name(20))]
         assert self.holes(files | {name(10, ".log.deleted"): b""}) == []  # a broker was about to delete it
 
+    @pytest.mark.parametrize("settings", [PLAIN, COMPACTED])
+    @pytest.mark.parametrize("recovery_point", [0, 20, 40])
+    def test_a_middle_segment_of_which_only_indexes_are_left(
+        self, recovery_point: int, settings: LogSettings
+    ) -> None:
+        """Of a compacted log as well: the cleaner renames the log of what it replaces before the indexes, too."""
+        files = five_segments()
+        del files[name(20)]
+        assert self.holes(files, settings, recovery_point=recovery_point) == [(20, 29, name(30))]
+        pending = files | {name(20, ".log.deleted"): b""}
+        assert self.holes(pending, COMPACTED, recovery_point=recovery_point) == []
+
+    @pytest.mark.parametrize("settings", [PLAIN, COMPACTED])
+    @pytest.mark.parametrize("base", [0, 20])
+    def test_a_folder_in_place_of_a_segment(self, base: int, settings: LogSettings) -> None:
+        files = five_segments()
+        del files[name(base)]
+        missing = [(base, base + 9, name(base + 10))]
+        assert self.holes(files, settings, others={name(base): "folder"}, recovery_point=40) == missing
+
+    def test_what_the_cleaner_has_emptied_is_not_hidden(self) -> None:
+        """Of a topic that is not compacted any more."""
+        files = partition({0: segment(0), 10: b"", 20: b"", 30: segment(35, 5), 40: segment(43, 7)})
+        assert self.holes(files, recovery_point=40) != []
+        assert self.holes(files, recovery_point=40, cleaned_offset=40) == [(40, 42, name(40))]
+        assert self.holes(files, cleaned_offset=50) == []
+
+    @pytest.mark.parametrize("recovery_point", [0, 35, 50])
+    def test_a_broker_was_killed_while_it_truncated_the_log(self, recovery_point: int) -> None:
+        files = five_segments()
+        for base in (10, 20):
+            for suffix in (".log", ".index", ".timeindex"):
+                files[name(base, f"{suffix}.deleted")] = files.pop(name(base, suffix))
+        files[name(70, ".log.deleted")] = b"z"
+        made = Folded(files, settings=PLAIN, recovery_point=recovery_point)
+        assert self.holes_of(made.outcome) == [(10, 29, name(30))]
+        kinds = {file: kind.name for file, kind in made.outcome.removed.items() if file.endswith(".deleted")}
+        assert kinds.pop(name(70, ".log.deleted")) == "PENDING_DELETION"  # of nothing that is missing
+        assert list(kinds.values()) == ["CUT_OFF"] * 6
+        assert len(made.outcome.warnings) == (
+            1 if recovery_point else 0
+        )  # else all is read, and the hole is seen
+        compacted = Folded(files, settings=COMPACTED, recovery_point=recovery_point).outcome
+        assert (compacted.holes, "CUT_OFF" in {kind.name for kind in compacted.removed.values()}) == (
+            (),
+            False,
+        )
+
+    def test_a_broker_had_truncated_the_log_below_its_high_watermark(self) -> None:
+        files = five_segments() | {name(60, ".log.deleted"): b"z", name(20, ".log.deleted"): b"z"}
+        outcome = Folded(files, settings=PLAIN, recovery_point=40, high_watermark=90).outcome
+        assert self.holes_of(outcome) == [(50, 89, name(40))]
+        (warning,) = outcome.warnings
+        assert "the broker itself had truncated it" in warning
+        assert "its segments from offset 60 on are .deleted files" in warning
+        assert outcome.removed[name(60, ".log.deleted")].name == "CUT_OFF"
+        assert (
+            outcome.removed[name(20, ".log.deleted")].name == "PENDING_DELETION"
+        )  # a later one took its place
+
+    def test_a_cut_below_the_high_watermark(self) -> None:
+        """The other replicas lose it as well, if this one becomes the leader."""
+        files = partition({0: segment(0), 10: segment(10)[:-1] + b"?"})
+        for high_watermark, count in ((19, 0), (20, 1)):
+            outcome = Folded(files, settings=PLAIN, high_watermark=high_watermark).outcome
+            told = [one for one in outcome.warnings if "every replica in sync had what it took" in one]
+            assert (outcome.holes, len(told)) == ((), count)
+
+    def test_a_high_watermark_that_is_older_than_the_log(self) -> None:
+        files = partition({0: segment(0)})
+        outcome = Folded(files, settings=PLAIN, doubtful_high_watermark=11).outcome
+        assert (outcome.holes, len(outcome.warnings)) == ((), 1)
+        assert "of a replication-offset-checkpoint that is older than it" in outcome.warnings[0]
+        assert Folded(files, settings=PLAIN, doubtful_high_watermark=10).outcome.warnings == ()
+
     def test_transactions_leave_none(self) -> None:
         producer = {"producer_id": 7, "producer_epoch": 0}
         log = keyed(0, b"a", transactional=True, base_sequence=0, **producer) + marker_batch(1, **producer)

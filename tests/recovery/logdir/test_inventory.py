@@ -146,6 +146,23 @@ class TestFolders:
         assert not found.had_clean_shutdown
         assert not found.tasks[0].had_clean_shutdown
 
+    @pytest.mark.parametrize("text", ["x", "{}", '{"version":0}', '{"brokerEpoch":3}'])
+    def test_a_marker_that_no_broker_writes_is_noted(self, log_dir: Path, text: str) -> None:
+        partition(log_dir, "t-0", s0=10)
+        (log_dir / ".kafka_cleanshutdown").write_text(text)
+        found = inventory(log_dir)
+        assert found.had_clean_shutdown
+        (note,) = (one for one in found.notes if one.rule == "marker")
+        assert note.detail.startswith("it has no version or no broker epoch")
+        forced = inventory(log_dir, ignores_marker=True)
+        (log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":3}')
+        assert not any(one.rule == "marker" for one in (*forced.notes, *inventory(log_dir).notes))
+
+    def test_what_the_cleaner_has_done_is_known(self, log_dir: Path) -> None:
+        partition(log_dir, "t-0", s0=10)
+        (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 7\n")
+        assert inventory(log_dir).tasks[0].cleaned_offset == 7
+
     def test_a_pipe_is_no_marker(self, log_dir: Path) -> None:
         """A broker would wait for ever for the epoch that stands in it."""
         partition(log_dir, "t-0", s0=10)
