@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import is_within, open_archive
+from recovery.archive.stores.stores import is_within, open_archive, refuse_brokers_output
 from recovery.errors import UsageError
 from recovery.logdir.choice import PartitionChoice
 from recovery.stop_request import StopRequest
@@ -25,7 +25,7 @@ class ArchiveOptions:
         output: path or URL where results go; None: they are not kept.
 
     Raises:
-        UsageError: no layout has that name; the output is in the archive.
+        UsageError: no layout has that name; the output is in the archive, or in a log dir or a partition's folder.
     """
 
     url: str
@@ -45,6 +45,8 @@ class ArchiveOptions:
                 f"--output {self.output}: it is in the archive, perhaps by a link, and would be taken for its part. "
                 "Remedy: name a place outside"
             )
+        if self.output is not None:
+            refuse_brokers_output(self.output, self.metadata)
 
     def open(self, stop: StopRequest | None = None) -> Store:
         """Return the archive. The list of its objects may be a pipe, which *stop* lets a signal end the wait for.

@@ -23,10 +23,11 @@ from recovery.cli.arguments import (
     observer_options,
     pair_of,
     properties_of,
+    refuse_written_file,
     topic_configs_of,
 )
 from recovery.cli.session import Signals, print_report, watched_signals
-from recovery.errors import InterruptedRecoveryError
+from recovery.errors import InterruptedRecoveryError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -269,7 +270,7 @@ def _report(arguments: argparse.Namespace, signals: Signals, process: ExitStack)
     from recovery.watch.open import open_observers
 
     stop = StopRequest()
-    options = _check_options(arguments)
+    options, log = _check_options(arguments), _spark_log(arguments)
     signals.forward_to(stop)
     with open_observers(observer_options(arguments), process=process) as observers, ExitStack() as stack:
 
@@ -279,7 +280,7 @@ def _report(arguments: argparse.Namespace, signals: Signals, process: ExitStack)
                     master=arguments.master,
                     remote=arguments.remote,
                     is_for_one_run=True,
-                    log=arguments.spark_log,
+                    log=log,
                 )
             signals.install()  # pyspark has replaced our handler with its own
             stack.callback(spark.stop)
@@ -293,6 +294,26 @@ def _report(arguments: argparse.Namespace, signals: Signals, process: ExitStack)
             observers=observers,
             stop=stop,
         )
+
+
+def _spark_log(arguments: argparse.Namespace) -> str | None:
+    """Return `--spark-log`, None without it.
+
+    Raises:
+        UsageError: as `refuse_written_file`, or it is in the archive.
+    """
+    from recovery.archive.stores.stores import is_within
+
+    path: str | None = arguments.spark_log
+    if path is None or path == "-":
+        return path
+    refuse_written_file("--spark-log", path, arguments)
+    if is_within(path, arguments.archive):
+        raise UsageError(
+            f"--spark-log {path}: it is in the archive, perhaps by a link, and would be taken for its part. Remedy: "
+            "name a file outside"
+        )
+    return path
 
 
 def _source(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 _SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
 _SECONDS_OF_TODAY = range(10**9, 10**10)  # of 2001 to 2286; as milliseconds, of January to April 1970
 _MOST_PROPERTIES_BYTES = 64 << 20
+_READ_FILES = {
+    "config": "-c",
+    "topic_config": "--topic-config",
+    "files_from": "--files-from",
+    "source": "SOURCE",
+}
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -177,13 +183,17 @@ def verbosity_of(arguments: argparse.Namespace) -> int:
 
 
 def observer_options(arguments: argparse.Namespace) -> ObserverOptions:
-    """Return what `add_watching_arguments` has declared."""
+    """Return what `add_watching_arguments` has declared.
+
+    Raises:
+        UsageError: as `textfile_of`; or there is an address, and nothing is served.
+    """
     from recovery.watch.open import ObserverOptions
 
     given = {
         "metrics_port": arguments.metrics_port,
         "metrics_host": arguments.metrics_host,
-        "metrics_textfile": arguments.metrics_textfile,
+        "metrics_textfile": textfile_of(arguments),
         "stall_seconds": arguments.stall_seconds,
     }
     if arguments.metrics_port is None and arguments.metrics_host is not None:
@@ -193,6 +203,49 @@ def observer_options(arguments: argparse.Namespace) -> ObserverOptions:
     return ObserverOptions(
         progress=arguments.progress, **{name: value for name, value in given.items() if value is not None}
     )
+
+
+def textfile_of(arguments: argparse.Namespace) -> str | None:
+    """Return `--metrics-textfile`, None without it.
+
+    Raises:
+        UsageError: as `refuse_written_file`, or the file is there, and this tool has not written it.
+    """
+    path: str | None = arguments.metrics_textfile
+    if path is not None:
+        from recovery.watch.textfile import refuse_foreign_file
+
+        refuse_written_file("--metrics-textfile", path, arguments)
+        refuse_foreign_file(path)
+    return path
+
+
+def refuse_written_file(option: str, path: str, arguments: argparse.Namespace) -> None:
+    """Refuse a file that *option* names to be written to, where it would do harm.
+
+    Raises:
+        UsageError: the command reads it, or it lies in a log dir, named here or not, or in a partition's folder.
+    """
+    from recovery.logdir.brokers_place import refuse_brokers_place
+    from recovery.read.file_system import is_same
+
+    for name, given in _READ_FILES.items():
+        if (read := getattr(arguments, name, None)) and is_same(path, read):
+            raise UsageError(f"{option} {path}: this is the file of {given}. Remedy: name another file")
+    refuse_brokers_place(f"{option} {path}", path, _named_log_dirs(arguments), kind="file")
+
+
+def _named_log_dirs(arguments: argparse.Namespace) -> list[str]:
+    """Return the log dirs that *arguments* name; a copy of logs need not have a file that shows that it is one."""
+    from recovery.broker.config import BrokerConfig
+
+    log_dirs = _entries(
+        f"{getattr(arguments, 'log_dirs', None) or ''},{getattr(arguments, 'metadata', None) or ''}"
+    )
+    if getattr(arguments, "config", None) is None or log_dirs:
+        return log_dirs
+    broker = BrokerConfig.from_properties(properties_of(arguments).values)
+    return [*broker.log_dirs, broker.metadata_log_dir]
 
 
 def log_dirs_of(arguments: argparse.Namespace, *, also: str = "") -> list[str] | None:

@@ -18,6 +18,7 @@ from recovery.cli.arguments import (
     metadata_of,
     milliseconds,
     properties_of,
+    textfile_of,
     topic_configs_of,
     verbosity_of,
 )
@@ -130,9 +131,9 @@ def run_metrics(arguments: argparse.Namespace) -> int:
 
     with watched_signals() as signals:
         stop = StopRequest()
-        options = _options(arguments)
+        options, textfile = _options(arguments), textfile_of(arguments)
         signals.forward_to(stop)
-        with _kept_in_textfile(arguments.metrics_textfile) as keep:
+        with _kept_in_textfile(textfile) as keep:
             with open_tally(arguments.progress, "Measuring", "partitions") as tally:
                 report = measure_tiering(options, stop=stop, tally=tally)
             keep(metrics_text(report))

@@ -45,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     from native import kernels
 
     if arguments.kernel_cache is not None:
+        from recovery.logdir.brokers_place import refuse_brokers_place
+
+        refuse_brokers_place(f"--kernel-cache {arguments.kernel_cache}", arguments.kernel_cache)
         os.environ[kernels.CACHE_ENVIRONMENT] = os.path.abspath(arguments.kernel_cache)
     if kernels.is_numba_alone():
         raise UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,19 +15,16 @@ from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
 from recovery.broker.cordons import Cordons, find_cordons
 from recovery.broker.settings import Layer
 from recovery.errors import UnsafeError, UsageError
+from recovery.logdir.brokers_place import LOG_DIR_FILES, brokers_place_of, is_inside, refuse_brokers_place
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import possible_roots
-from recovery.read.file_system import absolute, is_file, is_folder, is_link, is_same, is_there, nearest
+from recovery.read.file_system import absolute, is_folder, is_link, is_same, is_there, nearest
 from recovery.several import refuse_no_mapping, several
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
-    CLEAN_SHUTDOWN_FILE,
     CLUSTER_METADATA_TOPIC,
-    LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
     FolderState,
     read_folder_name,
 )
@@ -36,15 +33,6 @@ MayBeMissing = Literal["none", "some", "all"]
 NOT_A_LOG_DIR = f"not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing"
 CHECK_MOUNT = "Remedy: check the path, and that its file system is mounted"
 _LONGEST_NAME_BYTES = 255
-_BROKERS_FILES = frozenset(
-    {
-        META_PROPERTIES,
-        RECOVERY_POINT_CHECKPOINT,
-        LOG_START_OFFSET_CHECKPOINT,
-        REPLICATION_OFFSET_CHECKPOINT,
-        CLEAN_SHUTDOWN_FILE,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +85,8 @@ def find_broker_dirs(
         _refuse_nested(locked_dirs)
     quarantine = quarantine_place(quarantine_dir)
     if quarantine is not None:
-        _refuse_quarantine_inside(quarantine, locked_dirs)
+        named = f"--quarantine-dir {quarantine}"
+        refuse_brokers_place(named, quarantine, locked_dirs, remedy=", or leave the option out")
     for path in () if may_be_foreign else paths:
         _refuse_place(path, quarantine, paths)
     return BrokerDirs(
@@ -258,7 +247,7 @@ def is_foreign(path: str) -> bool:
     Raises:
         OSError: it cannot be listed.
     """
-    return _BROKERS_FILES.isdisjoint(os.listdir(path))
+    return LOG_DIR_FILES.isdisjoint(os.listdir(path))
 
 
 def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
@@ -278,9 +267,9 @@ def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...
                 "Remedy: choose another place with --quarantine-dir"
             )
         with suppress(OSError):  # it goes offline for that
-            if is_link(root) and (inside := _log_dir_of(root, log_dirs)) is not None:
+            if is_link(root) and (inside := brokers_place_of(root, log_dirs)) is not None:
                 raise UsageError(
-                    f"log.dirs: {root}: a link into the log dir {inside}, where a broker takes folders for logs. "
+                    f"log.dirs: {root}: a link into {inside}, where a broker takes folders for logs. "
                     "Remedy: remove the link, or choose another place with --quarantine-dir"
                 )
         if len(os.fsencode(os.path.basename(root))) > _LONGEST_NAME_BYTES:
@@ -290,51 +279,17 @@ def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...
             )
 
 
-def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
-    """Refuse a quarantine that a broker would take for a log."""
-    log_dir = _log_dir_of(quarantine, dirs)
-    if log_dir is not None:
-        raise UsageError(
-            f"--quarantine-dir {quarantine}: inside the log dir {log_dir}, where a broker takes folders "
-            "for logs. Remedy: choose a folder outside of it, or leave the option out"
-        )
-
-
-def _log_dir_of(path: str, dirs: tuple[str, ...]) -> str | None:
-    """Return in which log dir *path* lies, one of *dirs* or one that is not named here; None if in none."""
-    for log_dir in dirs:
-        if _is_inside(path, log_dir):
-            return log_dir
-    return next((above for above in _upwards(path) if is_file(os.path.join(above, META_PROPERTIES))), None)
-
-
 def _refuse_nested(dirs: tuple[str, ...]) -> None:
     """Refuse a log dir, or a metadata.log.dir, that a broker would take for a log: it lies in another one.
 
     Kafka: LogManager.loadLogs, KafkaException.
     """
     for inner, outer in permutations(dirs, 2):
-        if _is_inside(os.path.dirname(os.path.realpath(inner)), outer):
+        if is_inside(os.path.dirname(os.path.realpath(inner)), outer):
             raise UsageError(
                 f"log.dirs: {inner} lies in {outer}, where a broker takes folders for logs (KafkaException stops it). "
                 "Remedy: name the one that is meant with --log-dirs, or move the inner one out"
             )
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    """Whether *path*, which need not exist yet, is *folder* or lies below it, by whatever names and mounts."""
-    with suppress(OSError):
-        folder_status = os.stat(folder)
-        return any(os.path.samestat(os.stat(above), folder_status) for above in _upwards(path))
-    return False
-
-
-def _upwards(path: str) -> Iterator[str]:
-    """Yield the real path of *path*, or of what there is of it, and then all folders above."""
-    above = os.path.realpath(nearest(path))
-    yield above
-    while above != (above := os.path.dirname(above)):
-        yield above
 
 
 def cordons_in(dirs: BrokerDirs, metadata: ClusterMetadata | None, node_id: int | None) -> Cordons:

@@ -76,7 +76,8 @@ def open_observers(
             tell of an error that comes later, such as a report that cannot be written.
 
     Raises:
-        UsageError: an unknown progress, a port that cannot be opened, or a file that cannot be written.
+        UsageError: an unknown progress, a port that cannot be opened, or a file that cannot be written or is somebody
+            else's.
     """
     options = options or ObserverOptions()
     if options.progress not in PROGRESS_CHOICES:

@@ -4,7 +4,8 @@
     /var/lib/node_exporter/kafka_log_recovery.prom.<pid>.tmp    being written; node_exporter reads only names in .prom
 
 It is written before the first byte of a log is read, every five seconds, once more when the run is over, however it
-ends, and when the process ends. It is not synced: it need not survive the machine.
+ends, and when the process ends. It is not synced: it need not survive the machine. A file that this tool has not
+written is not replaced: it could be a segment, or somebody's configuration.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ from recovery.watch.http.metrics import metrics_text
 INTERVAL_S = 5.0
 _LAST_WRITE_S = 5.0
 """How long the end of a run, and of the process, waits for its write, to a file system that may hang."""
+_OWN_BEGINNINGS = tuple(
+    b"# HELP kafka_" + name for name in (b"log_recovery_", b"log_logmanager_", b"server_brokertopicmetrics_")
+)
+"""How all that `metrics_text` makes begins, and the figures of tiered logs: names of metrics do not change."""
+_FOREIGN = "not empty, and not metrics that this tool has written"
 
 _logger = logging.getLogger(__name__)
 
@@ -39,8 +45,9 @@ def kept_in_file(gauges: Gauges, path: str) -> Iterator[Callable[[], None]]:
         What brings the figures of now into the file, without waiting for the next time.
 
     Raises:
-        UsageError: the file cannot be written, or is none; or no thread can be started.
+        UsageError: the file cannot be written, or is none, or somebody else's; or no thread can be started.
     """
+    refuse_foreign_file(path)
     file = _TextFile(gauges, path)
     try:
         file.write()
@@ -65,16 +72,29 @@ def kept_in_file(gauges: Gauges, path: str) -> Iterator[Callable[[], None]]:
         file.stop()
 
 
+def refuse_foreign_file(path: str) -> None:
+    """Refuse the path of a file that this tool has not written; none at all, and an empty one, are accepted.
+
+    Raises:
+        UsageError: it is somebody else's, or no file, or cannot be looked at.
+    """
+    try:
+        _refuse_replacing(os.path.realpath(path))
+    except OSError as error:
+        raise UsageError(
+            f"--metrics-textfile {path}: {error.strerror}. Remedy: name a file that is not there yet, or one that this "
+            "tool has written and this user may read"
+        ) from error
+
+
 def replace_textfile(path: str, metrics: bytes) -> None:
     """Let the file at *path* hold *metrics*: replaced whole, so that nobody reads half of them.
 
     Raises:
-        OSError: that is not possible. The file is as it was before.
+        OSError: that is not possible, or it is somebody else's file. It is as it was before.
     """
     path = os.path.realpath(path)  # a link stays one
-    with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):  # a device would be replaced by a file
-            raise OSError(0, "not a regular file", path)
+    _refuse_replacing(path)
     temporary = f"{path}.{os.getpid()}.tmp"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)  # of a process that was killed
@@ -88,6 +108,20 @@ def replace_textfile(path: str, metrics: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def _refuse_replacing(path: str) -> None:
+    """Raise OSError if something is at *path* that is not a file that this tool has written."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # a device would be replaced by a file
+            raise OSError(0, "not a regular file", path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as stream:
+            beginning = stream.read(max(map(len, _OWN_BEGINNINGS)))
+        # It is not synced, so a loss of power may leave zeros of it.
+        is_lost = path.endswith(".prom") and not beginning.strip(b"\0")
+        if beginning and not is_lost and not beginning.startswith(_OWN_BEGINNINGS):
+            raise OSError(0, _FOREIGN, path)
 
 
 class _TextFile:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.options import ArchiveOptions
-from recovery.archive.stores.stores import absolute_url, beside, is_within
+from recovery.archive.stores.stores import absolute_url, beside, is_within, local_path
 from recovery.broker.config import BrokerConfig, misspelled
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs
 from recovery.errors import UsageError
+from recovery.logdir.brokers_place import brokers_place_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,8 @@ class CheckOptions(ArchiveOptions):
         now_ms: time by which producers expire in plain copies.
 
     Raises:
-        UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together; no place for what is rebuilt; no core.
+        UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together; no place for what is rebuilt, or for
+            what is replaced; no core.
     """
 
     rebuilds: bool = False
@@ -61,8 +63,18 @@ class CheckOptions(ArchiveOptions):
             raise UsageError(
                 f"{self.result_url} leads into the archive: give another place with --output URL"
             )
+        self._refuse_quarantine_in_log_dir()
         if self.cores is not None and self.cores < 1:
             raise UsageError(f"--cores {self.cores}: expected an integer from 1 on")
+
+    def _refuse_quarantine_in_log_dir(self) -> None:
+        """Refuse a partition's folder in a log dir as an archive, beside which nothing may be put."""
+        path = None if self.output is not None or self.result_url is None else local_path(self.result_url)
+        if path is not None and (place := brokers_place_of(path)) is not None:
+            raise UsageError(
+                f"{path}: what is replaced in place would be kept there, inside {place}, where a broker takes folders "
+                "for logs. Remedy: give another place with --output URL"
+            )
 
     @property
     def command(self) -> str:

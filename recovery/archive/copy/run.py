@@ -24,7 +24,7 @@ from recovery.archive.copy.plan import CopyPlanner, PlannedCopy
 from recovery.archive.copy.progress import CopyProgress
 from recovery.archive.copy.refusals import refuse_copied, refuse_copy, refuse_output
 from recovery.archive.copy.report import CopiedLogDir, CopyReport
-from recovery.archive.stores.stores import open_store
+from recovery.archive.stores.stores import open_store, refuse_brokers_output
 from recovery.errors import InterruptedRecoveryError, RecoveryError, error_text, reason_text
 from recovery.logdir.dirs import find_broker_dirs
 from recovery.logdir.lock import LogDirLocks
@@ -71,6 +71,7 @@ def copy(
     folders = choose_folders(dirs.locked_dirs, manifest.folders, output)
     for log_dir in dirs.locked_dirs:
         refuse_output(options.output, log_dir, folders)
+    refuse_brokers_output(options.output)
     manifest.begin(folders, is_forgotten=options.restart)
     run = _Run(options, manifest, folders, Notifier(observers), StopRequest() if stop is None else stop)
     there = [log_dir for log_dir in dirs.locked_dirs if not is_missing(log_dir)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from recovery.archive.stores.store import OutputStore, Store
 from recovery.errors import UsageError
+from recovery.logdir.brokers_place import refuse_brokers_place
 from recovery.read.file_system import absolute
 
 _OBJECT_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
@@ -24,7 +26,7 @@ def is_within(url: str, outer: str) -> bool:
 
 def _place_of(url: str) -> str:
     """Return what is the same for all names of one place: a path without links, or a URL with its usual scheme."""
-    path = _local_path(url)
+    path = local_path(url)
     if path is not None:
         return os.path.realpath(path)
     from recovery.archive.stores.object_store import usual_url
@@ -32,7 +34,7 @@ def _place_of(url: str) -> str:
     return usual_url(url)
 
 
-def _local_path(url: str) -> str | None:
+def local_path(url: str) -> str | None:
     """Return the path that *url* is, or names by `file://`; None if it names no folder."""
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -52,6 +54,21 @@ def beside(url: str, suffix: str) -> str:
     return own + suffix
 
 
+def refuse_brokers_output(url: str, log_dirs: Iterable[str] = ()) -> None:
+    """Refuse an output in a log dir or in a partition's folder: a broker would not start with what is put there.
+
+    Args:
+        url: as it was given.
+        log_dirs: folders, or their URLs, that are log dirs, whatever is in them.
+
+    Raises:
+        UsageError: it lies in one.
+    """
+    path = local_path(url)
+    if path is not None:
+        refuse_brokers_place(f"--output {url}", path, filter(None, map(local_path, log_dirs)))
+
+
 def open_store(url: str) -> OutputStore:
     """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
 
@@ -62,7 +79,7 @@ def open_store(url: str) -> OutputStore:
         raise UsageError(
             "an empty path or URL. Remedy: name a folder or a bucket; a shell variable may not be set"
         )
-    path = _local_path(url)
+    path = local_path(url)
     scheme, colon, rest = url.partition(":/")
     if path is not None and colon and not rest.startswith("/") and scheme in (*_OBJECT_SCHEMES, "file"):
         raise UsageError(f"{url}: is {scheme}://{rest} meant? A folder of that name is ./{url}")

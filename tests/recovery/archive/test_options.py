@@ -76,6 +76,21 @@ def test_no_output_lies_in_the_archive(output: str) -> None:
     assert options_of("verify", "x", "--output", "xo").output == "xo"
 
 
+def test_no_output_lies_in_a_log_dir(tmp_path: Path) -> None:
+    """Also one that is known only because it is named as metadata."""
+    (tmp_path / "d1").mkdir()
+    (tmp_path / "d2").mkdir()
+    (tmp_path / "d1" / "meta.properties").touch()
+    metadata = (f"file://{tmp_path}/d2", "s3://bucket/d3")
+    for name in ("d1", "d2"):
+        with pytest.raises(
+            UsageError, match=f"--output .*: inside the log dir .*/{name}, where a broker takes"
+        ):
+            ArchiveOptions(url="x", output=f"{tmp_path}/{name}/o", metadata=metadata)
+    for output in (f"{tmp_path}/o", "s3://bucket/d3/o"):
+        assert ArchiveOptions(url="x", output=output, metadata=metadata).output == output
+
+
 def test_tasks_are_told_whole_paths_and_the_layout_there_is() -> None:
     found = CheckOptions(url="x", output="s3://bucket/o", is_deep=True, now_ms=7).for_tasks("plain")
     assert (found.url, found.output) == (os.path.abspath("x"), "s3://bucket/o")

@@ -15,8 +15,9 @@ from recovery.errors import InterruptedRecoveryError, LogDirLockedError, UsageEr
 from recovery.watch import textfile
 from recovery.watch.events import RunFinished
 from recovery.watch.gauges import Gauges
+from recovery.watch.http.metrics import metrics_text
 from recovery.watch.open import ObserverOptions, open_observers
-from recovery.watch.textfile import kept_in_file
+from recovery.watch.textfile import kept_in_file, replace_textfile
 from tests.patience import wait_until
 from tests.runs.event_streams import A, at, dir_started, log_finished, one_of_each, run_started
 
@@ -122,6 +123,66 @@ def test_what_cannot_be_written_is_an_error_at_the_start_and_stays_as_it_was(tmp
         kept_in_file(Gauges(), str(tmp_path / name)).__enter__()
     assert sorted(os.listdir(tmp_path)) == before
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"mine",
+        b"# HELP node_uptime_seconds Of another program.\n",
+        b"# HELP kafka_server_replicamanager_value A broker's own.\n",
+        b"kafka_log_recovery_run_state 1\n",
+        bytes(8) + b"\1",
+        bytes(100) + b"mine",
+    ],
+)
+def test_a_file_of_somebody_else_is_an_error_and_stays_as_it_was(tmp_path, data):
+    path = tmp_path / "server.properties"
+    path.write_bytes(data)
+    with pytest.raises(
+        UsageError, match=r"not empty, and not metrics that this tool has written\. Remedy: name a file"
+    ):
+        kept_in_file(Gauges(), str(path)).__enter__()
+    with pytest.raises(OSError, match="not empty, and not metrics that this tool has written"):
+        replace_textfile(str(path), b"")
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (data, [path.name])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        bytes(4096),
+        b"# HELP kafka_log_recovery_run_state 1 for the state that the run is in.\n",
+        b"# HELP kafka_log_logmanager_remaininglogstorecover Kafka's remainingLogsToRecover (KIP-831).\n",
+        b"# HELP kafka_server_brokertopicmetrics_remotecopylagbytes Bytes of closed segments that are not copied.\n",
+    ],
+)
+def test_what_the_tool_has_written_and_what_a_loss_of_power_has_left_of_it_is_replaced(path, data):
+    path.write_bytes(data)
+    with kept_in_file(Gauges(), str(path)):
+        assert state(path) == "waiting"
+
+
+@pytest.mark.parametrize("events", [[], [run_started(), dir_started()], one_of_each()])
+def test_all_figures_begin_as_what_is_replaced(path, events):
+    gauges = Gauges()
+    for event in events:
+        gauges(event)
+    for _ in range(2):
+        replace_textfile(str(path), metrics_text(gauges.values()))
+
+
+def test_a_file_that_somebody_else_puts_there_meanwhile_stays(path, monkeypatch, caplog):
+    monkeypatch.setattr(textfile, "INTERVAL_S", 0.02)
+    with caplog.at_level(logging.WARNING, "recovery"), kept_in_file(Gauges(), str(path)):
+        other = path.with_name("other")
+        other.write_text("mine")
+        other.rename(path)
+        wait_until(lambda: caplog.records)
+    assert path.read_text() == "mine"
+    (record,) = caplog.records
+    assert "cannot be written any more: not empty, and not metrics" in record.getMessage()
 
 
 def test_when_the_disk_fills_that_is_one_warning_and_the_file_keeps_what_it_had(path, monkeypatch, caplog):
