@@ -86,7 +86,7 @@ class LogDirOfflineError(RecoveryError):
         words = "; ".join(map(str, self.problems))
         self.error = words if error is None else error
         self.log_dir = log_dir
-        super().__init__(f"{log_dir}: {(words or error_text(error or '')).removeprefix(f'{log_dir}: ')}")
+        super().__init__(f"{log_dir}: {(words or remedied_text(error or '')).removeprefix(f'{log_dir}: ')}")
 
 
 class PartitionRefusedError(RecoveryError):
@@ -165,6 +165,14 @@ class UndoneError(OSError):
 FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Of an I/O error that ends once there is room."""
 
+MORE_MEMORY = "allow it more memory (ulimit -v, the container's limit)"
+"""What helps where there is too little of it."""
+_SCARCITY_REMEDIES = {
+    errno.EMFILE: "allow it more open files (ulimit -n)",
+    errno.ENFILE: "allow this machine more open files (sysctl fs.file-max)",
+    errno.ENOMEM: MORE_MEMORY,
+}
+
 AS_BROKERS_USER = "run this as the broker's user, or as root"
 """What helps where permission is denied."""
 AS_ROOT_DENIED = (
@@ -193,6 +201,22 @@ def error_text(error: BaseException | str) -> str:
     return ": ".join([" -> ".join(names), error.strerror]) if names else error.strerror
 
 
+def scarcity_remedy(error: BaseException | str) -> str | None:
+    """Return what helps where the system gives no more memory or open files; None after any other error."""
+    if isinstance(error, MemoryError):
+        return MORE_MEMORY
+    return _SCARCITY_REMEDIES.get(error.errno or 0) if isinstance(error, OSError) else None
+
+
+def remedied_text(error: BaseException | str) -> str:
+    """Return what an error says, as `error_text`, and what helps where the system gives too little of something."""
+    text, remedy = error_text(error), scarcity_remedy(error)
+    return text if remedy is None or "Remedy: " in text else f"{text}. Remedy: {remedy}, then start again"
+
+
 def reason_text(error: BaseException) -> str:
     """Return what an error says, in a sentence that names the file."""
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    remedy = scarcity_remedy(error)
+    return error.strerror if remedy is None else f"{error.strerror}: {remedy}"

@@ -27,7 +27,7 @@ def is_started(thread: threading.Thread) -> bool:
     """Start *thread*; return False if the system allows no more."""
     try:
         thread.start()
-    except RuntimeError:  # can't start new thread
+    except (RuntimeError, MemoryError):  # can't start new thread
         return False
     return True
 

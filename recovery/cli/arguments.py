@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from recovery.errors import UsageError, reason_text
+from recovery.errors import UsageError, reason_text, scarcity_remedy
 from segfmt.java_text import LONG_MAX
 
 if TYPE_CHECKING:
@@ -385,9 +385,8 @@ def read_properties_file(path: str, option: str) -> tuple[dict[str, str], list[s
         properties = read_properties(data)
         repeated = repeated_keys(data)
     except OSError as error:
-        raise UsageError(
-            f"{option} {path}: {error.strerror}. Remedy: name a properties file that this user may read"
-        ) from error
+        remedy = scarcity_remedy(error) or "name a properties file that this user may read"
+        raise UsageError(f"{option} {path}: {error.strerror}. Remedy: {remedy}") from error
     except MalformedPropertiesError as error:
         raise UsageError(f"{option} {path}: {error}") from error
     return properties, [

@@ -30,7 +30,15 @@ from recovery.cli import (
 )
 from recovery.cli.session import ENDING_SIGNALS, discard, end_process_then, print_result
 from recovery.cli.wrapping import for_terminal, wrapped, wrapped_usage
-from recovery.errors import AS_ROOT_DENIED, RecoveryError, error_text, exit_code_of
+from recovery.errors import (
+    AS_ROOT_DENIED,
+    MORE_MEMORY,
+    RecoveryError,
+    error_text,
+    exit_code_of,
+    remedied_text,
+    scarcity_remedy,
+)
 from recovery.misspelling import question, similar_names
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -168,6 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     prepare_process()
+    arguments = argparse.Namespace()
     try:
         _open_closed_streams()
         arguments = build_parser().parse_args(argv)
@@ -180,6 +189,13 @@ def _run(argv: Sequence[str] | None) -> int:
         return 130
     except OSError as error:
         _complain(f"kafka-log-recovery: {_io_text(error)}")
+        return 1
+    except MemoryError:
+        fewer = ", or give fewer --threads" if hasattr(arguments, "threads") else ""
+        _complain(
+            f"kafka-log-recovery: there is too little memory. Remedy: {MORE_MEMORY}{fewer}; then start the same "
+            "command again, which resumes what this one has begun, if anything"
+        )
         return 1
     except Exception as error:
         from native.errors import NativeError  # not earlier: --help needs no kernels
@@ -200,8 +216,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _io_text(error: OSError) -> str:
     """Return an error of the operating system, or of a store, with the file first and without its number."""
-    if error.filename is None or error.strerror is None:
-        return error_text(error)
+    if error.filename is None or error.strerror is None or scarcity_remedy(error) is not None:
+        return remedied_text(error)
     remedies = {
         FileNotFoundError: "check the path",
         NotADirectoryError: "give a folder",

@@ -29,6 +29,7 @@ from recovery.errors import (
     UnsafeError,
     UsageError,
     error_text,
+    scarcity_remedy,
 )
 
 if TYPE_CHECKING:
@@ -139,12 +140,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _told_how_far(dirs: BrokerDirs) -> Iterator[None]:
-    """Let an I/O error say whether something was changed, and how it goes on."""
+    """Let an I/O error, or a lack of memory, say whether something was changed, and how it goes on."""
     try:
         yield
-    except OSError as error:
-        what, _, mend = error_text(error).partition(". Remedy: ")
-        mend = mend or ("make room" if error.errno in FULL_ERRNOS else "mend what was the cause")
+    except (OSError, MemoryError) as error:
+        what, _, mend = (error_text(error) or "there is too little memory").partition(". Remedy: ")
+        is_full = isinstance(error, OSError) and error.errno in FULL_ERRNOS
+        mend = mend or scarcity_remedy(error) or ("make room" if is_full else "mend what was the cause")
         state, remedy = "Nothing was changed", f"{mend}, and start undo again"
         if any(_is_begun(log_dir, dirs.quarantine_dir) for log_dir in dirs.log_dirs):
             state, remedy = "The undo is not finished: no broker may start yet", f"{remedy}, which goes on"
@@ -187,6 +189,7 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool, exit_code: int) -> 
                 "left": undoing.is_left,
                 "partitions": list(undoing.partitions),
                 "restoredBytes": undoing.restored_bytes,
+                "logBytes": undoing.log_bytes,
                 "removedBytes": undoing.removed_bytes,
                 "movedBack": list(undoing.moved_back),
                 "earlierRuns": list(undoing.earlier_runs),
@@ -200,10 +203,13 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool, exit_code: int) -> 
 
 def _sizes(undoing: LogDirUndo, *, dry_run: bool) -> str:
     """Return what comes back, and what goes, as all that a restore has brought in."""
-    from recovery.quantity import exact_bytes_text
+    from recovery.quantity import bytes_text, exact_bytes_text
 
     soon = "to be " if dry_run else ""
-    restored = f"{exact_bytes_text(undoing.restored_bytes)} {soon}restored"
+    parts = [f"{exact_bytes_text(undoing.log_bytes)} of logs"]
+    if other_bytes := undoing.restored_bytes - undoing.log_bytes:
+        parts.append(f"{bytes_text(other_bytes)} of other files")
+    restored = f"{' and '.join(parts)} {soon}restored"
     removed = f"{exact_bytes_text(undoing.removed_bytes)} of the run's own {soon}removed"
     if not undoing.removed_bytes:
         return restored

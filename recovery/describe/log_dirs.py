@@ -24,7 +24,7 @@ from recovery.describe.report import (
     LogDirsReport,
     ReplicaDescription,
 )
-from recovery.errors import error_text
+from recovery.errors import error_text, scarcity_remedy
 from recovery.logdir.checkpoints import OFFSET_CHECKPOINTS, read_checkpoint
 from recovery.logdir.dirs import CHECK_MOUNT, NOT_A_LOG_DIR, BrokerDirs, cordons_in, is_foreign
 from recovery.logdir.identity import identify
@@ -193,7 +193,7 @@ def _let_go(dirs: BrokerDirs) -> list[str]:
 
 def _words(error: OSError, path: str) -> str:
     """Return what the *error* of the log dir at *path* says, which is named before it."""
-    remedy = "look for I/O errors of its disk (dmesg)"
+    remedy = scarcity_remedy(error) or "look for I/O errors of its disk (dmesg)"
     if isinstance(error, PermissionError):
         remedy = access_remedy(error.filename or path)
     return f"{error_text(error).removeprefix(f'{path}: ')}. Remedy: {remedy}"

@@ -16,7 +16,7 @@ from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, wit
 from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
 from recovery.engine.run import BrokerFacts, Engine
-from recovery.errors import UsageError, error_text
+from recovery.errors import UsageError, error_text, scarcity_remedy
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.dirs import (
     BrokerDirs,
@@ -270,6 +270,8 @@ def _metadata(
     except OSError as error:
         if isinstance(error, PermissionError):
             remedy = f"{access_remedy(error.filename or place)}, or {remedy}"
+        elif (more := scarcity_remedy(error)) is not None:
+            remedy = more
         why = f"the topics' settings are in the metadata log, which cannot be read. Remedy: {remedy}"
         unreadable(error_text(error), why)
         return None

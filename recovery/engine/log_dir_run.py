@@ -40,7 +40,13 @@ from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.engine.resume import RunJournal
 from recovery.engine.segment_news import ReadSoFar
 from recovery.engine.settled_changes import own_files
-from recovery.errors import AS_ROOT_DENIED, FULL_ERRNOS, InterruptedRecoveryError, error_text
+from recovery.errors import (
+    AS_ROOT_DENIED,
+    FULL_ERRNOS,
+    InterruptedRecoveryError,
+    error_text,
+    scarcity_remedy,
+)
 from recovery.load.model import LogBounds, PartitionTask
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import WriteFile
@@ -131,8 +137,10 @@ class LogDirRun:
                 _refuse_lost(self._inventory, self._queue.results)
                 with self._context.phases.during("hand-over"):
                     return self._hand_over()
-            except (OSError, InterruptedRecoveryError) as failure:
+            except (OSError, InterruptedRecoveryError, MemoryError) as failure:
                 error = failure
+        if isinstance(error, MemoryError):  # whatever it interrupted is as after a kill: the next run goes on
+            error = OSError(errno.ENOMEM, "there is too little memory", self._inventory.log_dir)
         if isinstance(error, OSError):
             return self._offline(error)
         if isinstance(error, InterruptedRecoveryError):
@@ -399,6 +407,9 @@ class LogDirRun:
         text = error_text(error)
         if error.errno in FULL_ERRNOS:
             text += ". Remedy: make room (df -h, df -i), then start again, which resumes"
+        elif (remedy := scarcity_remedy(error)) is not None and "Remedy: " not in text:
+            fewer = ", or give fewer --threads" if error.errno == errno.ENOMEM else ""
+            text += f". Remedy: {remedy}{fewer}; then start again, which resumes"
         elif error.errno == errno.EPERM and "Remedy: " not in text:
             text += f". Remedy: {AS_ROOT_DENIED}; then start again, which resumes"
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=text))

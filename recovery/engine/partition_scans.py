@@ -12,7 +12,7 @@ from recovery.engine.job import LogDirJob
 from recovery.engine.resume import RunJournal
 from recovery.engine.segment_news import SegmentNews
 from recovery.engine.shared_scans import SharedScans
-from recovery.errors import PartitionRefusedError
+from recovery.errors import MORE_MEMORY, PartitionRefusedError
 from recovery.load.forecast import unflushed_count, unflushed_segments
 from recovery.load.model import BatchSpan, Blob, Original, PartitionTask, ScanMode, ScanRequest
 from recovery.read.partition_files import PartitionFiles
@@ -186,5 +186,5 @@ def refusal_for_memory(file: str) -> PartitionRefusedError:
         position=None,
         rule="memory",
         detail="there is too little memory to read it",
-        remedy="give the run more memory, or fewer --threads",
+        remedy=f"{MORE_MEMORY}, or give fewer --threads",
     )

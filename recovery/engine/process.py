@@ -25,8 +25,8 @@ from recovery.engine.kept_place import located
 from recovery.engine.partition_report import failed_reports, log_dir_report, refused_reports
 from recovery.engine.report import LogDirReport
 from recovery.engine.resume import RunJournal
-from recovery.engine.worker import NO_THREADS, STOP_SIGNALS, WorkerResult, WorkerTask
-from recovery.errors import JournalError, WorkerError, error_text
+from recovery.engine.worker import NO_MEMORY, NO_THREADS, STOP_SIGNALS, WorkerResult, WorkerTask
+from recovery.errors import MORE_MEMORY, JournalError, WorkerError, error_text
 from recovery.own_process import search_path
 from recovery.stop_request import StopRequest
 from recovery.threads import is_started
@@ -204,4 +204,6 @@ class LogDirProcess:
 def _ending(code: int) -> str:
     if code == NO_THREADS:
         return f"code {code}: it could start no threads (ulimit -u, pids.max; or --processes never)"
+    if code == NO_MEMORY:
+        return f"code {code}: there was too little memory ({MORE_MEMORY}; or --processes never)"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"

@@ -24,7 +24,7 @@ from recovery.engine.options import RecoverOptions
 from recovery.engine.pool import Pool, wants_processes
 from recovery.engine.report import EarlierCut, LogDirReport, RecoveryReport
 from recovery.engine.resume import RunJournal
-from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError, error_text, exit_code_of
+from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError, exit_code_of, remedied_text
 from recovery.load.model import LogSettings
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
@@ -150,7 +150,7 @@ class Engine:
             for remark in (*kernels.remarks, *self._broker.remarks):
                 self._notify(remark)
             for log_dir, error in self._offline.items():
-                self._notify(LogDirOffline(log_dir=log_dir, error=error_text(error.error)))
+                self._notify(LogDirOffline(log_dir=log_dir, error=remedied_text(error.error)))
             try:
                 with self._phases.during("inventory"):
                     inventories = self._list_log_dirs(now_ms)
@@ -335,7 +335,7 @@ class Engine:
 
     def _note_offline(self, log_dir: str, error: LogDirOfflineError) -> None:
         self._offline[log_dir] = error
-        self._notify(LogDirOffline(log_dir=log_dir, error=error_text(error.error)))
+        self._notify(LogDirOffline(log_dir=log_dir, error=remedied_text(error.error)))
 
     def _quarantine_of(self, log_dir: str) -> Quarantine:
         """Return this run's quarantine of a log dir, in the folder of the interrupted run if there was one."""
@@ -443,7 +443,7 @@ class Engine:
                 had_clean_shutdown=bool(markers[log_dir]),
                 marker=markers[log_dir],
                 partitions=(),
-                error=error_text(offline.error),
+                error=remedied_text(offline.error),
                 problems=offline.problems,
                 repairs=self._repairs.get(log_dir, ()),
                 quarantine=self._quarantines[log_dir].run_folder if log_dir in self._quarantines else None,

@@ -38,6 +38,8 @@ from recovery.write.write_back import held_file_systems
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 NO_THREADS = 75
 """The exit code of a worker that could start no threads and has done nothing. BSD: EX_TEMPFAIL."""
+NO_MEMORY = 71
+"""The exit code of a worker that had too little memory even to report. BSD: EX_OSERR."""
 _PR_SET_PDEATHSIG = 1
 _EVENTS_S = 0.05
 """How long an event may wait for others before it is sent."""
@@ -106,6 +108,13 @@ class _Sender:
 
 def main(descriptor: int) -> None:
     """Do the task received over the connection *descriptor*; called with the signals that stop a run blocked."""
+    try:
+        _serve(descriptor)
+    except MemoryError:
+        os._exit(NO_MEMORY)
+
+
+def _serve(descriptor: int) -> None:
     stop = StopRequest()
     for number in STOP_SIGNALS:
         signal.signal(number, lambda received, _frame: stop.request(received))
@@ -128,6 +137,9 @@ def main(descriptor: int) -> None:
     report, failure = None, None
     try:
         report = _work(task, phases, sender, stop)
+    except MemoryError:
+        sender.close()
+        raise
     except BaseException as error:
         failure = "".join(format_exception(error))
     sender.close()

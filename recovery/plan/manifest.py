@@ -66,6 +66,7 @@ class StoredEntry:
         is_derived: whether the log can rebuild it.
         first_offset, last_offset: of what left the log with it; None if that is not known.
         contents: of what was moved as a whole; None if that was not listed, as by earlier versions.
+        link: where it leads, if it is a link; None for anything else.
     """
 
     kind: str
@@ -80,6 +81,7 @@ class StoredEntry:
     first_offset: int | None = None
     last_offset: int | None = None
     contents: Contents | None = None
+    link: str | None = None
 
     @property
     def is_counted(self) -> bool:
@@ -248,7 +250,7 @@ def _entry(document: dict[str, Any]) -> StoredEntry | None:
     if not is_sound:
         return None
     try:
-        digest, contents = read_digest(document), read_contents(document)
+        digest, contents, link = read_digest(document), read_contents(document), read_link(document)
     except ValueError:
         return None
     return StoredEntry(
@@ -264,7 +266,20 @@ def _entry(document: dict[str, Any]) -> StoredEntry | None:
         first_offset=_offset(document.get("first_offset")),
         last_offset=_offset(document.get("last_offset")),
         contents=contents,
+        link=link,
     )
+
+
+def read_link(document: Mapping[str, Any]) -> str | None:
+    """Return where the link leads that a line of a manifest is about, None if it is about none.
+
+    Raises:
+        ValueError: no link can lead there.
+    """
+    link = document.get("link")
+    if link is not None and not (isinstance(link, str) and link and "\0" not in link):
+        raise ValueError(f"{link!r} is not where a link leads")
+    return link
 
 
 def read_digest(document: Mapping[str, Any]) -> Digest | None:

@@ -14,7 +14,7 @@ from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat, RemovalKind
 from recovery.plan.actions import Action, AppendPart, RemoveFile, RenameFile, RestoreFile, WriteFile
 from recovery.plan.commit import Commit, plain_name, read_state
-from recovery.plan.manifest import Contents, Digest, read_contents, read_digest
+from recovery.plan.manifest import Contents, Digest, read_contents, read_digest, read_link
 from segfmt.filenames import DELETED_SUFFIX
 
 
@@ -27,6 +27,7 @@ class Saved:
         position: where its bytes began in the original file; 0 for a whole file.
         digest: None if the manifest gives none, or if it is not a regular file.
         contents: of what is not a regular file; None if the manifest does not list them.
+        link: where it leads, if it is a link that stood in the place of a file; None for anything else.
     """
 
     stored: str
@@ -35,6 +36,7 @@ class Saved:
     size_bytes: int
     digest: Digest | None
     contents: Contents | None = None
+    link: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,8 @@ def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
 def _fits(commit: Commit, name: str, saved: Saved) -> bool:
     """Whether *saved* is what *commit* took out by that name, and not from an earlier attempt without a commit."""
     before = commit.before.get(name)
+    if saved.link is not None:
+        return not saved.is_tail
     if before is None:
         return not saved.is_tail and name.endswith(DELETED_SUFFIX)  # a pending deletion that was kept
     return saved.position + saved.size_bytes == before.size_bytes
@@ -153,6 +157,7 @@ def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
         size_bytes=size_bytes,
         digest=read_digest(entry),
         contents=read_contents(entry),
+        link=read_link(entry),
     )
 
 
@@ -224,6 +229,16 @@ def _append(folder: str, name: str, stat: FileStat, size_bytes: int, tail: Saved
         size_bytes=stat.size_bytes - size_bytes,
         mtime_ns=stat.mtime_ns,
     )
+
+
+def sizes_of_whole(commit: Commit) -> dict[str, int]:
+    """Return the sizes of the files that a commit of an `undo` puts back whole, by name."""
+    renamed = {
+        action.new: commit.before[action.old].size_bytes
+        for action in commit.actions
+        if isinstance(action, RenameFile) and action.old.endswith(DELETED_SUFFIX)
+    }
+    return renamed | {name: stat.size_bytes for name, stat in commit.staged.items()}
 
 
 def _in_order(renames: Mapping[str, str]) -> list[RenameFile]:

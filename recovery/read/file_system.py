@@ -210,6 +210,28 @@ def open_file(
     return descriptor
 
 
+def open_link(path: str, *, at: int | None = None) -> int:
+    """Open a link itself, wherever it leads, and return its descriptor, which has nothing to read.
+
+    Args:
+        at: descriptor of the folder that *path* starts from.
+
+    Raises:
+        OddFileError: EINVAL: something else has the name.
+        OSError: it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    if not stat.S_ISLNK(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OddFileError(errno.EINVAL, "not a link", path)
+    return descriptor
+
+
+def target_of(descriptor: int) -> str:
+    """Return where the link that is open as *descriptor* leads."""
+    return os.readlink("", dir_fd=descriptor)
+
+
 def open_unseen(path: str, flags: int = os.O_RDONLY) -> int:
     """As `open_file` for reading, without a new time of access, if this user may ask for that: its owner, or root."""
     try:

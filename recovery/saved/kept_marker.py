@@ -12,9 +12,9 @@ from dataclasses import replace
 from recovery.load.model import RemovalKind
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, Action, RemoveFile, RestoreFile
 from recovery.plan.undo_plan import Change, Saved
-from recovery.read.file_system import is_there, look_at
+from recovery.read.file_system import is_link, is_there, look_at
 from recovery.saved.saved_files import SavedFiles
-from recovery.write.durable import copy_new, copy_opened, remove_file, rename_anywhere, sync
+from recovery.write.durable import copy_opened, opened_itself, remove_file, rename_anywhere, sync
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 
@@ -69,8 +69,10 @@ class KeptMarker:
                 with self._files.opened(LOG_DIR_ITSELF, saved) as read:
                     copy_opened(read, temporary)
             else:
-                copy_new(self._path, temporary, like=self._path, keeps_time=True)
-            sync(temporary)
+                with opened_itself(self._path) as read:
+                    copy_opened(read, temporary)
+            if not is_link(temporary):
+                sync(temporary)
             rename_anywhere(temporary, self._kept_path)
         remove_file(self._path)
         sync(os.path.dirname(self._path))

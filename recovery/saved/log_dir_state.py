@@ -12,11 +12,12 @@ from recovery.load.model import FileStat
 from recovery.logdir.listing import list_files
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX
 from recovery.plan.undo_plan import Change, Saved
+from recovery.read.file_system import is_link
 from recovery.saved.saved_files import is_same_file
 from recovery.write.undo_notice import UNDO_NOTICE
 from segfmt.filenames import DELETED_SUFFIX, LOCK_FILE
 
-_ANY_TIME = -1
+_ANY = -1
 _OTHERS_FILES = frozenset({LOCK_FILE, CUT_LEDGER, UNDO_NOTICE})
 """Files of a log dir that appear and disappear without a recovery."""
 
@@ -60,11 +61,12 @@ class LogDirState:
         stat, end = self.files(folder).get(name), saved.position + saved.size_bytes
         if stat is None or stat.size_bytes < end:
             return False
+        path = os.path.join(folder_path(self._log_dir, folder), name)
+        if saved.link is not None:
+            return folder in self._files_after or (is_link(path) and os.readlink(path) == saved.link)
         if saved.is_tail or folder in self._files_after:
             return saved.is_tail or stat.size_bytes == end
-        return stat.size_bytes == end and is_same_file(
-            saved, os.path.join(folder_path(self._log_dir, folder), name)
-        )
+        return stat.size_bytes == end and is_same_file(saved, path)
 
     def take_back(self, change: Change) -> None:
         """Take *change* back in this state."""
@@ -72,7 +74,7 @@ class LogDirState:
         files = self.files(folder)
         kept = {name: stat for name, stat in files.items() if name not in change.commit.made}
         pending = {
-            name: FileStat(size_bytes=saved.size_bytes, mtime_ns=_ANY_TIME)
+            name: FileStat(size_bytes=saved.size_bytes if saved.link is None else _ANY, mtime_ns=_ANY)
             for name, saved in change.saved.items()
             if name not in change.commit.before and not saved.is_tail
         }
@@ -101,5 +103,5 @@ def _is_same(expected: FileStat | None, current: FileStat | None) -> bool:
     """Whether a file is unchanged, whatever its inode: another `undo` may have put it back."""
     if expected is None or current is None:
         return expected is current
-    is_same_time = _ANY_TIME in (expected.mtime_ns, current.mtime_ns) or expected.mtime_ns == current.mtime_ns
-    return is_same_time and expected.size_bytes == current.size_bytes
+    pairs = ((expected.mtime_ns, current.mtime_ns), (expected.size_bytes, current.size_bytes))
+    return all(_ANY in pair or pair[0] == pair[1] for pair in pairs)

@@ -221,6 +221,8 @@ def _is_ours(file: FoundFile, named: Mapping[str, StoredEntry]) -> bool:
     entry = named.get(file.path)
     if entry is not None and file.is_regular and entry.contents is None:
         return file.size_bytes == entry.size_bytes
+    if entry is not None and entry.link is not None:
+        return not file.is_regular and file.size_bytes == len(os.fsencode(entry.link))
     return _is_moved(file.path, FILE if file.is_regular else OTHER, file.size_bytes, named)
 
 

@@ -30,13 +30,14 @@ from recovery.plan.actions import (
     is_derived,
 )
 from recovery.plan.commit import Commit
-from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
+from recovery.plan.manifest import is_segment
+from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account, sizes_of_whole
 from recovery.quantity import listed_text
 from recovery.read.file_system import is_folder, is_there, look_at
 from recovery.saved.kept_marker import KeptMarker, without_marker
 from recovery.saved.log_dir_state import LogDirState, files_in, folder_path
 from recovery.saved.purge import remove_undone
-from recovery.saved.saved_files import SavedFiles, is_same_file
+from recovery.saved.saved_files import SavedFiles, check_target, is_same_file
 from recovery.saved.unnamed_files import LostPart, refuse_unnamed, remedy_by_hand
 from recovery.version import VERSION
 from recovery.watch.tally import Tally
@@ -62,7 +63,8 @@ class LogDirUndo:
     Attributes:
         run: name of the quarantined run; None if there is nothing to take back.
         partitions: folders that are as they were before.
-        restored_bytes: bytes of files and tails that were restored from quarantine.
+        restored_bytes: bytes of files and tails that the run had taken away and that are back, from wherever.
+        log_bytes: of these, the ones of segments: what `recover` says is cut, and `quarantine list` has.
         removed_bytes: bytes of files that the run had made.
         actions: what was done, by folder.
         earlier_runs: runs before it that changed a partition, and are not taken back; the newest first.
@@ -73,6 +75,7 @@ class LogDirUndo:
     run: str | None = None
     partitions: tuple[str, ...] = ()
     restored_bytes: int = 0
+    log_bytes: int = 0
     removed_bytes: int = 0
     actions: tuple[tuple[str, Action], ...] = ()
     moved_back: tuple[str, ...] = ()
@@ -107,6 +110,7 @@ class RunUndoing:
         self._actions: list[tuple[str, Action]] = []
         self._moved_back: list[str] = []
         self._restored_bytes = 0
+        self._log_bytes = 0
         self._removed_bytes = 0
 
     def close(self) -> None:
@@ -159,8 +163,14 @@ class RunUndoing:
                 self._refuse_changed_meanwhile(self._journal, number, change, state)
             elif change is not self._last_changes[folder]:
                 self._refuse_changed_between(change, state)
-            for saved in change.saved.values():
+            for name, saved in change.saved.items():
                 self._saved.check(folder, saved)
+                if saved.link is not None:
+                    check_target(
+                        os.path.join(folder_path(self._log_dir, folder), name),
+                        saved.link,
+                        change.commit.before.get(name),
+                    )
             if not self._is_begun(number):
                 self._plan(change, state)  # it refuses what cannot be taken back
             state.take_back(change)
@@ -382,13 +392,12 @@ class RunUndoing:
 
     def _note_entered(self) -> None:
         """Note what an interrupted `undo` has done, or begun."""
-        for document in () if self._journal is None else self._journal.commits.values():
+        for number, document in () if self._journal is None else self._journal.commits.items():
             commit = Commit.from_json(document)
-            self._note(
-                commit.folder,
-                commit.actions,
-                {name: stat.size_bytes for name, stat in commit.staged.items()},
-            )
+            if int(number) < len(self._changes):
+                self._note_planned(self._changes[int(number)], commit.actions)
+            else:  # the manifest is gone already
+                self._note(commit.folder, commit.actions, sizes_of_whole(commit))
 
     def do(self, check_stop: Callable[[], None], last_run: str, tally: Tally) -> LogDirUndo:
         """Take the run back.
@@ -535,19 +544,26 @@ class RunUndoing:
         self._note(LOG_DIR_ITSELF, self._marker.actions, {CLEAN_SHUTDOWN_FILE: self._marker.size_bytes})
 
     def _note_planned(self, change: Change, actions: Iterable[Action]) -> None:
-        sizes = {name: saved.size_bytes for name, saved in change.saved.items()}
+        sizes = {name: saved.size_bytes for name, saved in change.saved.items() if not saved.is_tail}
         self._note(change.commit.folder, actions, sizes)
 
     def _note(self, folder: str, actions: Iterable[Action], sizes_bytes: Mapping[str, int]) -> None:
-        """Count *actions*; *sizes_bytes* are those of the files that come back whole, by name."""
+        """Count *actions*; *sizes_bytes* are those of the files that were saved whole, by name."""
         for action in actions:
             self._actions.append((folder, action))
-            if isinstance(action, RestoreFile):
-                self._restored_bytes += sizes_bytes[action.name]
-            elif isinstance(action, AppendPart) and action.source is not None:
-                self._restored_bytes += action.size_bytes
-            elif isinstance(action, RemoveFile):
-                self._removed_bytes += action.size_bytes
+            match action:
+                case RestoreFile(name=name):
+                    self._count(name, sizes_bytes[name])
+                case RenameFile(new=name):  # as `.deleted` the folder may have it still
+                    self._count(name, sizes_bytes.get(name, 0))
+                case AppendPart(name=name, source=source, size_bytes=size_bytes) if source is not None:
+                    self._count(name, size_bytes)
+                case RemoveFile(size_bytes=size_bytes):
+                    self._removed_bytes += size_bytes
+
+    def _count(self, name: str, size_bytes: int) -> None:
+        self._restored_bytes += size_bytes
+        self._log_bytes += size_bytes if is_segment(name) else 0
 
     def _result(self) -> LogDirUndo:
         changed = {change.commit.folder for change in self._changes}
@@ -557,6 +573,7 @@ class RunUndoing:
             run=self.run,
             partitions=tuple(sorted(folders)),
             restored_bytes=self._restored_bytes,
+            log_bytes=self._log_bytes,
             removed_bytes=self._removed_bytes,
             actions=tuple(self._actions),
             moved_back=tuple(self._moved_back),

@@ -18,7 +18,16 @@ from typing import Final, NamedTuple
 
 from recovery.logdir.quarantine_place import JOURNALS, run_order, started_ms_of
 from recovery.plan.manifest import MOST_DEPTH, Manifest, StoredEntry, StoredLog, is_segment, read_manifest
-from recovery.read.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
+from recovery.read.file_system import (
+    is_file,
+    is_there,
+    name_of,
+    naming,
+    open_file,
+    open_link,
+    opened_folder,
+    target_of,
+)
 from recovery.watch.tally import Tally
 from recovery.write.digest import content_problem
 from recovery.write.moved_contents import differences
@@ -220,19 +229,30 @@ def origin_of(stored: str) -> tuple[str, str, int | None]:
 
 
 @contextlib.contextmanager
-def opened_stored(run: int, stored: str) -> Iterator[int]:
+def opened_stored(run: int, stored: str, *, is_link: bool = False) -> Iterator[int]:
     """Open the regular file at the path *stored* below the folder *run*; no link is followed.
 
+    Args:
+        is_link: whether a link itself is to be opened instead.
+
     Raises:
-        OSError: it cannot be opened; EINVAL or ELOOP: it is not a regular file.
+        OSError: it cannot be opened; EINVAL or ELOOP: it is not a regular file, or no link.
     """
     *folders, name = stored.split("/")
     with contextlib.ExitStack() as stack:
         for folder in folders:
             run = stack.enter_context(opened_folder(folder, at=run))
-        descriptor = open_file(name, os.O_RDONLY | os.O_NOFOLLOW, at=run)
+        descriptor = (
+            open_link(name, at=run) if is_link else open_file(name, os.O_RDONLY | os.O_NOFOLLOW, at=run)
+        )
         stack.callback(os.close, descriptor)
         yield descriptor
+
+
+def link_problem(descriptor: int, link: str) -> str | None:
+    """Return what is wrong with an open link that is to lead to *link*, as text; None if nothing."""
+    found = target_of(descriptor)
+    return None if found == link else f"leads to {found} instead of {link}"
 
 
 def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
@@ -344,14 +364,18 @@ def _check_entry(folder: int, entry: StoredEntry) -> str | None:
     try:
         with (
             naming(os.path.join(name_of(folder), entry.stored)),
-            opened_stored(folder, entry.stored) as descriptor,
+            opened_stored(folder, entry.stored, is_link=entry.link is not None) as descriptor,
         ):
+            if entry.link is not None:
+                return link_problem(descriptor, entry.link)
             return content_problem(descriptor, entry.size_bytes, entry.digest)
     except (FileNotFoundError, NotADirectoryError):
         return "missing"
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ELOOP):
             raise
+        if entry.link is not None:
+            return "not a link"
         return None if entry.digest is None else "not a regular file"
 
 

@@ -6,14 +6,16 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator
+from stat import S_ISREG
 
 from recovery.errors import UnsafeError
+from recovery.load.model import FileStat
 from recovery.logdir.user import broker_user
 from recovery.plan.manifest import FILE, Contents
 from recovery.plan.undo_plan import Moved, Saved
 from recovery.printable import shell_line
-from recovery.read.file_system import is_there, naming, opened_folder
-from recovery.saved.runs import opened_stored
+from recovery.read.file_system import is_there, look_at, naming, opened_folder
+from recovery.saved.runs import link_problem, opened_stored
 from recovery.write.digest import content_problem, look_into
 from recovery.write.moved_contents import differences
 
@@ -37,7 +39,7 @@ class SavedFiles:
 
     @contextlib.contextmanager
     def opened(self, folder: str, saved: Saved) -> Iterator[int]:
-        """Open a saved file after checking that it is as the manifest says.
+        """Open a saved file, or a saved link itself, after checking that it is as the manifest says.
 
         No link is followed, and what the broker's user may not read is not read on that user's behalf.
 
@@ -49,12 +51,15 @@ class SavedFiles:
             naming(path),
             opened_folder(self._root) as root,
             opened_folder(self._run, at=root) as run,
-            opened_stored(run, f"{folder}/{saved.stored}") as descriptor,
+            opened_stored(run, f"{folder}/{saved.stored}", is_link=saved.link is not None) as descriptor,
         ):
-            problem = content_problem(descriptor, saved.size_bytes, saved.digest)
+            if saved.link is not None:
+                problem = link_problem(descriptor, saved.link)
+            else:
+                problem = content_problem(descriptor, saved.size_bytes, saved.digest)
             if problem is not None:
                 raise OSError(errno.EIO, problem, path)
-            if self._user.lacks(os.fstat(descriptor), "r"):
+            if saved.link is None and self._user.lacks(os.fstat(descriptor), "r"):
                 raise OSError(errno.EACCES, f"not readable by {self._user.name}, the broker's user", path)
             yield descriptor
 
@@ -65,7 +70,7 @@ class SavedFiles:
             UnsafeError: nothing was changed.
         """
         path = self.path(folder, saved.stored)
-        if saved.digest is None:
+        if saved.digest is None and saved.link is None:
             raise UnsafeError(
                 f"{path}: the manifest has no SHA-256 of it, as an earlier version wrote none for indexes. "
                 "Nothing was changed. Remedy: undo with the version that made the recovery"
@@ -122,6 +127,30 @@ class SavedFiles:
             for difference in found_differences
             if difference.is_loss
         ]
+
+
+def check_target(path: str, link: str, before: FileStat | None) -> None:
+    """Refuse to put back the link *path*, which leads to *link*, if what it leads to has changed or is gone.
+
+    Args:
+        before: what it led to before the recovery; None if that is not known.
+
+    Raises:
+        UnsafeError: nothing was changed.
+        OSError: it cannot be determined.
+    """
+    target = os.path.join(os.path.dirname(path), link)
+    status = look_at(target)
+    if status is None or not S_ISREG(status.st_mode):
+        problem = "is no file any more"
+    elif before is not None and (status.st_size, status.st_mtime_ns) != (before.size_bytes, before.mtime_ns):
+        problem = "has changed since"
+    else:
+        return
+    raise UnsafeError(
+        f"{path}: was a link to {target} before the recovery, which {problem}. Nothing was changed. Remedy: put that "
+        "back as it was, its time included, then undo again"
+    )
 
 
 def is_same_file(saved: Saved, path: str) -> bool:

@@ -16,7 +16,18 @@ from types import TracebackType
 
 from recovery.logdir.user import give
 from recovery.plan.actions import TEMPORARY_SUFFIX
-from recovery.read.file_system import OddFileError, look_at, name_of, naming, open_file, raise_error, read_at
+from recovery.read.file_system import (
+    OddFileError,
+    is_link,
+    look_at,
+    name_of,
+    naming,
+    open_file,
+    open_link,
+    raise_error,
+    read_at,
+    target_of,
+)
 from recovery.write.write_back import sync_file_system
 
 _COPY_BYTES = 1 << 20
@@ -102,11 +113,40 @@ def copy_new(
             _take_time(descriptor, read)
 
 
+@contextmanager
+def opened_itself(path: str) -> Iterator[int]:
+    """Open a file for the block, or a link itself, so that it can be copied as it is."""
+    if not is_link(path):
+        with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
+            yield descriptor
+        return
+    descriptor = open_link(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def copy_opened(read: int, path: str) -> None:
-    """Write *path* as a copy of the file *read*, with its owner, group, mode and modification time, not yet synced."""
+    """Write *path* as a copy of the file *read*, with its owner, group, mode and modification time, not yet synced.
+
+    A copy of a link is a link to the same path.
+    """
+    if stat.S_ISLNK(_stat_of(read).st_mode):
+        _copy_link(read, path)
+        return
     with new_file(path, read) as descriptor:
         copy_part(read, descriptor, position=0, size_bytes=None)
         _take_time(descriptor, read)
+
+
+def _copy_link(read: int, path: str) -> None:
+    model = _stat_of(read)
+    remove_file(path)  # from an interrupted run
+    os.symlink(target_of(read), path)
+    os.utime(path, ns=(model.st_mtime_ns, model.st_mtime_ns), follow_symlinks=False)
+    with contextlib.suppress(PermissionError):  # nobody's rights depend on whose a link is
+        os.chown(path, model.st_uid, model.st_gid, follow_symlinks=False)
 
 
 def _take_time(descriptor: int, read: int) -> None:
@@ -216,16 +256,19 @@ def append_part(read: int | None, path: str, position: int, end: int, *, mtime_n
 def rename_anywhere(old: str, new: str) -> None:
     """Give a file or folder another name, perhaps in another folder, on disk when this returns.
 
-    A regular file can go to another file system, too: by a copy, which is whole before the old file is removed.
+    A regular file or a link can go to another file system, too: by a copy, whole before the old one is
+    removed.
     """
     try:
         os.rename(old, new)
     except OSError as error:
-        if error.errno != errno.EXDEV or not stat.S_ISREG(os.lstat(old).st_mode):
+        kind = os.lstat(old).st_mode
+        if error.errno != errno.EXDEV or not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
             raise
-        with opened(old, os.O_RDONLY | os.O_NOFOLLOW) as read:
+        with opened_itself(old) as read:
             copy_opened(read, new + TEMPORARY_SUFFIX)
-        sync(new + TEMPORARY_SUFFIX)
+        if stat.S_ISREG(kind):
+            sync(new + TEMPORARY_SUFFIX)
         os.rename(new + TEMPORARY_SUFFIX, new)
         sync(os.path.dirname(new))
         os.unlink(old)

@@ -31,7 +31,7 @@ from recovery.logdir.quarantine_place import given_place, quarantine_root
 from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, PartitionPlan, SaveFile, WriteFile
 from recovery.plan.commit import Commit, plain_name, read_state
 from recovery.plan.undo_plan import read_account
-from recovery.read.file_system import is_file, is_folder, is_there, keeps_inodes, look_at, read_small
+from recovery.read.file_system import is_file, is_folder, is_link, is_there, keeps_inodes, look_at, read_small
 from recovery.write.apply import apply_partition, publish, remove_uncommitted, unstage
 from recovery.write.durable import sync, sync_below, write_new
 from recovery.write.quarantine import MOST_MANIFEST_BYTES, Quarantine, manifest_entries
@@ -291,8 +291,7 @@ class _Move:
             return True
         self._saved = _saved_since_a_change(run)
         is_same = all(
-            read_small(path) == _content(os.path.join(self._log_dir, name))
-            for name, path in self._saved.items()
+            _is_as_saved(os.path.join(self._log_dir, name), path) for name, path in self._saved.items()
         )
         moved_away = os.path.join(run, LOG_DIR_ITSELF)
         return is_same and not any(
@@ -522,6 +521,13 @@ def _saved_since_a_change(run: str) -> dict[str, str]:
         for folder, name, saved in account.unused
         if folder == LOG_DIR_ITSELF
     }
+
+
+def _is_as_saved(path: str, saved: str) -> bool:
+    """Whether a file has the bytes that were saved of it, or is the link that was saved itself."""
+    if is_link(saved):
+        return is_link(path) and os.readlink(path) == os.readlink(saved)
+    return not is_link(path) and read_small(saved) == _content(path)
 
 
 def _content(path: str) -> bytes | None:

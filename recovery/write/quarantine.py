@@ -1,7 +1,8 @@
 """The place where bytes go before they leave a log dir, and the account of every change to it.
 
     <log dir>.quarantine/<run>/manifest.jsonl            one line for each saved file or tail, and for each change
-    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked if the file system allows it
+    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked if the file system allows it; a link
+                                                         is saved itself, and not what it leads to
     <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
 
 Nothing is created before the first byte is saved. `undo` reverses the account.
@@ -30,6 +31,7 @@ from recovery.read.file_system import (
     check_size,
     free_name,
     is_folder,
+    is_link,
     is_there,
     mount_of,
     naming,
@@ -39,10 +41,12 @@ from recovery.read.file_system import (
 from recovery.write.digest import is_begun_copy, look_into
 from recovery.write.durable import (
     copy_new,
+    copy_opened,
     end_of_lines,
     make_folder_like,
     make_folders,
     opened,
+    opened_itself,
     remove_empty_folder,
     sync,
     sync_all,
@@ -219,6 +223,11 @@ class Quarantine:
         target = f"{saved_folder}/{save.name}"
         if isinstance(save, SaveFile) and not save.is_cut and _link(path, target):
             return target, True
+        if is_link(path):
+            copy = free_name(target)
+            with opened_itself(path) as read:
+                copy_opened(read, copy)
+            return copy, False
         position = 0 if isinstance(save, SaveFile) else save.position
         target = target if isinstance(save, SaveFile) else f"{target}.from-{position}"
         copy = free_name(target)
@@ -241,7 +250,9 @@ class Quarantine:
                 with self._lock:
                     # First, so that nobody waits for files that are removed again.
                     self._enter(entered.values())
-                    self._note_unsynced(saved_folder, *entered)
+                    # A link is on disk with its folder, and may lead nowhere from there
+                    files = (target for target, entry in entered.items() if entry.get("link") is None)
+                    self._note_unsynced(saved_folder, *files)
                     self._entered.update(entry["stored"] for entry in entered.values())
         except BaseException:
             entered = {}
@@ -256,6 +267,7 @@ class Quarantine:
     ) -> dict[str, Any]:
         assert self._run is not None
         size_bytes, digest = look_into(target, may_skip_zeros=save.is_derived)
+        link = {"link": os.readlink(target)} if digest is None and is_link(target) else {}
         return {
             "version": MANIFEST_VERSION,
             "log_dir": self._log_dir,
@@ -270,6 +282,7 @@ class Quarantine:
             "linked": is_linked,
             "derived": save.is_derived,
             **digest_fields(digest, size_bytes),
+            **link,
             "rule": save.rule or None,
             "reason": save.reason,
         }
@@ -380,7 +393,7 @@ def _link(path: str, target: str) -> bool:
     try:
         os.link(path, target)
     except FileExistsError:
-        return os.path.samefile(path, target)
+        return os.path.samestat(os.lstat(path), os.lstat(target))
     except OSError:
         return False
     return True

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery.cli.main import main
-from recovery.quantity import exact_bytes_text
+from recovery.quantity import bytes_text, exact_bytes_text
 from recovery.write.journal import Journal
 from tests.logs.samples import differences, tree_of, unpack
 from tests.recovery.cli.test_earlier_cuts import two_log_dirs
@@ -60,13 +60,47 @@ def test_what_goes_is_said_beside_what_comes_back(
     assert main([*undo, "--dry-run", "--format", "json"]) == 0
     (run,) = json.loads(capsys.readouterr().out)["logDirs"]
     assert run["restoredBytes"] > 0
+    assert run["logBytes"] == 0
     assert run["removedBytes"] > 0
     assert main([*undo, *more]) == 0
     soon = "to be " if more else ""
-    restored, removed = (exact_bytes_text(run[key]) for key in ("restoredBytes", "removedBytes"))
+    restored, removed = bytes_text(run["restoredBytes"]), exact_bytes_text(run["removedBytes"])
     assert (
-        f", {restored} {soon}restored, {removed} of the run's own {soon}removed\n" in capsys.readouterr().out
+        f", 0 bytes of logs and {restored} of other files {soon}restored, {removed} of the run's own {soon}removed\n"
+        in capsys.readouterr().out
     )
+
+
+@pytest.mark.parametrize("options", [(), ("--keep-deleted",)])
+def test_what_was_cut_is_counted_alike_by_all_commands(
+    ram_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    """Whole segments after the cut are in the folder still, as `.deleted`, and come back by another name."""
+    sample = two_log_dirs(ram_path)
+    log_dirs = ",".join(map(str, sample.log_dirs))
+    recovered = recover(sample, "--format", "json", *options)
+    assert recovered.exit_code == 2
+    partitions = [one["partitions"] for one in json.loads(recovered.stdout)["logDirs"]]
+    cut = [sum(one["truncatedBytes"] for one in of_dir) for of_dir in partitions]
+    assert any(path.name.endswith(".log.deleted") for path in sample.root.rglob("*"))
+    assert main(["quarantine", "list", "--log-dirs", log_dirs, "--format", "json"]) == 0
+    listed = [one["runs"][0]["logBytes"] for one in json.loads(capsys.readouterr().out)["logDirs"]]
+    assert cut[0] == listed[0]
+    assert cut[1] < listed[1]  # there a `.swap` file has replaced a segment, which is no loss
+    undo = ["undo", "--log-dirs", log_dirs]
+    for more in (["--dry-run"], []):
+        assert main([*undo, "--dry-run", "--format", "json"]) == 0
+        runs = json.loads(capsys.readouterr().out)["logDirs"]
+        assert [one["logBytes"] for one in runs] == listed
+        assert main([*undo, *more]) == 0
+        soon = "to be " if more else ""
+        told = [
+            f", {exact_bytes_text(one['logBytes'])} of logs and "
+            f"{bytes_text(one['restoredBytes'] - one['logBytes'])} of other files {soon}restored, "
+            for one in runs
+        ]
+        lines = capsys.readouterr().out.splitlines()
+        assert [words in line for words, line in zip(told, lines, strict=True)] == [True] * 2, lines
 
 
 def _lost(before: dict[str, bytes], after: dict[str, bytes]) -> list[str]:

@@ -268,6 +268,7 @@ class TestSeveralRuns:
             assert [one.earlier_runs for one in undone] == [()] * (2 - last) + [tuple(reversed(runs[:last]))]
         assert [one.run for one in announced] == [one.run for one in done] == list(reversed(runs[last:]))
         assert [one.restored_bytes for one in announced] == [one.restored_bytes for one in done]
+        assert [one.log_bytes for one in announced] == [one.log_bytes for one in done]
         assert differences(trees[last], without_pending(tree_of(victim.log_dir))) == []
         left = undo([str(victim.log_dir)], quarantine_dir=place, run=runs[0]) if last else ()
         assert [one.run for one in left] == list(reversed(runs[:last]))
@@ -643,7 +644,8 @@ class TestDryRun:
         assert differences(before, tree_of(tmp_path)) == []
         (done,) = undo([str(victim.log_dir)])
         assert set(announced.actions) <= set(done.actions)
-        assert announced.restored_bytes <= done.restored_bytes
+        assert announced.restored_bytes == done.restored_bytes
+        assert announced.log_bytes == done.log_bytes
         assert done.partitions == ("transactions-1",)
 
 

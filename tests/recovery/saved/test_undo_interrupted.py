@@ -283,7 +283,8 @@ def test_a_dry_run_of_an_interrupted_undo_says_what_the_real_one_says(
             break
         (planned,) = undo([str(victim.log_dir)], dry_run=True)
         (done,) = undo([str(victim.log_dir)])
-        assert (done.restored_bytes, done.removed_bytes, done.partitions) == (
+        assert (done.log_bytes, done.restored_bytes, done.removed_bytes, done.partitions) == (
+            planned.log_bytes,
             planned.restored_bytes,
             planned.removed_bytes,
             planned.partitions,
@@ -291,6 +292,7 @@ def test_a_dry_run_of_an_interrupted_undo_says_what_the_real_one_says(
         if done.run is not None:
             resumed_count += 1
             assert done.restored_bytes == whole.restored_bytes, number
+            assert done.log_bytes == whole.log_bytes > 0, number
             assert done.partitions == whole.partitions, number
     assert resumed_count > 20
 

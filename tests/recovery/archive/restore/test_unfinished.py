@@ -153,6 +153,22 @@ def test_undo_takes_both_runs_back(bench: Bench, point: KillPoint) -> None:
     assert bench.trees() == before
 
 
+@pytest.mark.parametrize("point", [BEFORE_FOLDERS, BEFORE_LINES, AMID_LINES])
+def test_checkpoints_that_are_links_come_back_as_links(bench: Bench, point: KillPoint) -> None:
+    elsewhere = bench.log_dir.with_name("elsewhere")
+    elsewhere.mkdir()
+    for path in bench.log_dir.glob("*-offset-checkpoint"):
+        path.rename(elsewhere / path.name)
+        path.symlink_to(f"../elsewhere/{path.name}")
+    before, targets = bench.trees(), tree_of(elsewhere)
+    bench.killed(point)
+    assert bench.restored()[0].exit_code == 0
+    assert bench.trees() != before
+    undo([str(log_dir) for log_dir in bench.archive.log_dirs])
+    assert bench.trees() == before
+    assert tree_of(elsewhere) == targets
+
+
 def test_an_empty_folder_that_a_broker_made_again_is_replaced(bench: Bench) -> None:
     """There is one in quarantine already, so the account goes on in a run of its own, which `undo` takes back."""
     bench.killed(BEFORE_FOLDERS)
