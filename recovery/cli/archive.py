@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from recovery.cli.arguments import (
     refuse_written_file,
     topic_configs_of,
 )
-from recovery.cli.session import Signals, print_report, watched_signals
+from recovery.cli.session import Signals, complain, print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             report = _report(arguments, signals, process)
         except InterruptedRecoveryError as error:
-            print("kafka-log-recovery: interrupted before anything was read", file=sys.stderr)  # noqa: T201 - what a command line says
+            complain("interrupted before anything was read")
             if arguments.remote is not None:
                 atexit._clear()  # Spark's client would call its server, which may be the reason for the wait
             return error.signal_exit_code

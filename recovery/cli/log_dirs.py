@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 from recovery.cli.arguments import (
@@ -16,9 +15,8 @@ from recovery.cli.arguments import (
     properties_of,
     read_properties_file,
 )
-from recovery.cli.session import print_report, watched_signals
+from recovery.cli.session import complain, print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
-from recovery.printable import printable
 
 _EPILOG = """\
 examples:
@@ -78,11 +76,11 @@ def run(arguments: argparse.Namespace) -> int:
             with signals.raising(), open_tally(arguments.progress, "Describing log dirs", noun) as tally:
                 report = describe_log_dirs(_log_dirs(arguments), tally=tally, **_options(arguments))
         except InterruptedRecoveryError as error:
-            print("kafka-log-recovery: interrupted", file=sys.stderr)  # noqa: T201 - what a command line says
+            complain("interrupted")
             return error.signal_exit_code
         if arguments.format == "json":
             for line in report.complaints:
-                print(f"kafka-log-recovery: {printable(line)}", file=sys.stderr)  # noqa: T201 - no place for it in the JSON
+                complain(line)
         print_report(report, arguments, signals)
     return report.exit_code
 

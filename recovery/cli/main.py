@@ -7,7 +7,6 @@ and what to do. Heavy modules are imported by the command that needs them, so `-
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import itertools
 import os
@@ -28,8 +27,16 @@ from recovery.cli import (
     warm,
     watch,
 )
-from recovery.cli.session import ENDING_SIGNALS, discard, end_process_then, print_result
-from recovery.cli.wrapping import for_terminal, wrapped, wrapped_usage
+from recovery.cli.patient_writer import given_up_signal, hasten, replace_standard_error
+from recovery.cli.session import (
+    ENDING_SIGNALS,
+    begin_last_words,
+    complain,
+    discard,
+    end_process_then,
+    print_result,
+)
+from recovery.cli.wrapping import wrapped, wrapped_usage
 from recovery.errors import (
     AS_ROOT_DENIED,
     MORE_MEMORY,
@@ -41,7 +48,6 @@ from recovery.errors import (
 )
 from recovery.misspelling import question, similar_names
 from recovery.own_process import prepare_process
-from recovery.printable import printable
 from recovery.version import VERSION
 
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
@@ -155,8 +161,7 @@ class _Parser(argparse.ArgumentParser):
                 f"unrecognized arguments: {' '.join(unknown)}{hint}"  # it is missing as it is misspelled
             )
         end = "" if message.endswith("?") else "."
-        _complain(f"{self.prog}: {message}{end} Remedy: see {self.prog} --help")
-        sys.exit(1)
+        sys.exit(_fail(f"{message}{end} Remedy: see {self.prog} --help", 1, self.prog))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -179,39 +184,38 @@ def _run(argv: Sequence[str] | None) -> int:
     arguments = argparse.Namespace()
     try:
         _open_closed_streams()
+        if argv is None:
+            replace_standard_error()
         arguments = build_parser().parse_args(argv)
         return int(arguments.run(arguments))
     except RecoveryError as error:
-        _complain(f"kafka-log-recovery: {error}")
-        return exit_code_of(error)
+        return _fail(str(error), exit_code_of(error))
     except KeyboardInterrupt:
-        _complain("kafka-log-recovery: interrupted")
-        return 130
+        hasten(signal.SIGINT)
+        return _fail("interrupted", 130)
     except OSError as error:
-        _complain(f"kafka-log-recovery: {_io_text(error)}")
-        return 1
+        return _fail(_io_text(error), 1)
     except MemoryError:
         fewer = ", or give fewer --threads" if hasattr(arguments, "threads") else ""
-        _complain(
-            f"kafka-log-recovery: there is too little memory. Remedy: {MORE_MEMORY}{fewer}; then start the same "
-            "command again, which resumes what this one has begun, if anything"
+        return _fail(
+            f"there is too little memory. Remedy: {MORE_MEMORY}{fewer}; then start the same command again, which "
+            "resumes what this one has begun, if anything",
+            1,
         )
-        return 1
     except Exception as error:
         from native.errors import NativeError  # not earlier: --help needs no kernels
 
         if isinstance(error, NativeError):
-            _complain(f"kafka-log-recovery: {error}")
-            return 1
+            return _fail(str(error), 1)
         if os.environ.get(TRACEBACK_VARIABLE):
             import traceback  # slow to import, and hardly ever needed
 
             traceback.print_exc()
-        _complain(
-            f"kafka-log-recovery: an error in the tool itself: {type(error).__name__}: {error}. "
-            f"Remedy: start again with {TRACEBACK_VARIABLE}=1 and report what it prints"
+        return _fail(
+            f"an error in the tool itself: {type(error).__name__}: {error}. "
+            f"Remedy: start again with {TRACEBACK_VARIABLE}=1 and report what it prints",
+            1,
         )
-        return 1
 
 
 def _io_text(error: OSError) -> str:
@@ -230,12 +234,11 @@ def _io_text(error: OSError) -> str:
     return error_text(error) + ("" if is_told else f". Remedy: {remedy}")
 
 
-def _complain(text: str) -> None:
-    """Print one line to standard error, which may be gone, or unable to show every character."""
-    line = for_terminal(printable(text), sys.stderr) + "\n"
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(line)
-        sys.stderr.flush()
+def _fail(text: str, exit_code: int, program: str = "kafka-log-recovery") -> int:
+    """Print one line to standard error; return the exit code, a signal's if that has ended the wait for a reader."""
+    begin_last_words()
+    complain(text, program)
+    return 128 + number if (number := given_up_signal()) else exit_code
 
 
 def _discard_unwritten() -> None:

@@ -124,12 +124,13 @@ def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run_list(arguments: argparse.Namespace) -> int:
     """Run `quarantine list` and return its exit code."""
-    from recovery.cli.session import print_report
+    from recovery.cli.session import print_report, watched_signals
     from recovery.watch.tally import open_tally
 
-    with open_tally(arguments.progress, "Reading what is in quarantine", "files") as tally:
-        listing = _listing(arguments, tally)
-    print_report(listing, arguments)
+    with watched_signals() as signals:
+        with open_tally(arguments.progress, "Reading what is in quarantine", "files") as tally:
+            listing = _listing(arguments, tally)
+        print_report(listing, arguments, signals)
     return listing.exit_code
 
 

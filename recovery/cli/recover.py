@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ from recovery.cli.arguments import (
     properties_of,
     topic_configs_of,
 )
-from recovery.cli.session import Signals, print_report, watched_signals
+from recovery.cli.session import Signals, complain, print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             report = _recover(arguments, signals, process)
         except InterruptedRecoveryError as error:
-            print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
+            complain(str(error))
             return error.signal_exit_code
         if print_report(report, arguments, signals):
             _acknowledge(report)

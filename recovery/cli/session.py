@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 from recovery.cli.arguments import verbosity_of
 from recovery.cli.nudge import nudged
+from recovery.cli.patient_writer import GRACE_S, given_up_signal, hasten
 from recovery.cli.wrapping import for_terminal
 from recovery.errors import InterruptedRecoveryError, RecoveryError
+from recovery.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -103,6 +105,7 @@ def _write(parts: Iterable[str]) -> None:
 
     Raises:
         OSError: it was not written, or did not reach the disk.
+        InterruptedRecoveryError: after a signal nobody reads it.
     """
     stream = sys.stdout
     try:
@@ -111,18 +114,39 @@ def _write(parts: Iterable[str]) -> None:
         print("".join(parts), flush=True)  # noqa: T201 - what a command line says
         return
     stream.flush()
+    is_given_up = _is_given_up(descriptor)
     for part in chain(parts, "\n"):
         unwritten = memoryview(part.encode(stream.encoding, "backslashreplace"))
         while unwritten:
+            if is_given_up and not select.select((), (descriptor,), (), GRACE_S)[1]:
+                raise InterruptedRecoveryError(given_up_signal())
             try:
-                unwritten = unwritten[os.write(descriptor, unwritten) :]
+                written = os.write(descriptor, unwritten[: select.PIPE_BUF] if is_given_up else unwritten)
             except BlockingIOError:  # a full pipe that another process has made non-blocking
                 select.select((), (descriptor,), ())
+            else:
+                unwritten = unwritten[written:]
     try:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno not in _NO_FILE_ERRNOS:
             raise
+
+
+def _is_given_up(descriptor: int) -> bool:
+    """Return whether it is what standard error is (`2>&1`), whose reader was given up after a signal."""
+    try:
+        return given_up_signal() != 0 and os.path.sameopenfile(descriptor, sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+
+
+def complain(text: str, program: str = "kafka-log-recovery") -> None:
+    """Print one line to standard error, which may be gone, or unable to show every character."""
+    line = for_terminal(printable(f"{program}: {text}"), sys.stderr) + "\n"
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(line)
+        sys.stderr.flush()
 
 
 def tell_of_compiling() -> None:
@@ -150,6 +174,7 @@ class Signals:
     def receive(self, number: int, _frame: FrameType | None) -> None:
         """Handle a signal, in the main thread, at any moment."""
         self._number = number
+        hasten(number)
         if self._stop is not None:
             self._stop.request(number)
         if self._raises:
@@ -202,9 +227,20 @@ _is_process_over_then = False
 
 
 def end_process_then() -> None:
-    """Let signals be ignored once a command's watch for them is over: only the end of the process follows."""
+    """Let signals change nothing once a command's watch for them is over: only the end of the process follows."""
     global _is_process_over_then
     _is_process_over_then = True
+
+
+def begin_last_words() -> None:
+    """Let signals end the wait for a reader of standard error, and nothing else, in a process of our own."""
+    for number in ENDING_SIGNALS:
+        if _is_process_over_then and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _hasten)
+
+
+def _hasten(number: int, _frame: FrameType | None) -> None:
+    hasten(number)
 
 
 @contextmanager
@@ -221,4 +257,5 @@ def watched_signals() -> Iterator[Signals]:
             yield signals
     finally:
         for number, handler in previous.items():
-            signal.signal(number, signal.SIG_IGN if _is_process_over_then else handler)
+            is_over = _is_process_over_then and handler is not signal.SIG_IGN
+            signal.signal(number, _hasten if is_over else handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,8 @@ from recovery.cli.arguments import (
     topic_configs_of,
     verbosity_of,
 )
-from recovery.cli.session import print_parts, print_report, print_result, watched_signals
+from recovery.cli.session import complain, print_parts, print_report, print_result, watched_signals
 from recovery.errors import UsageError
-from recovery.printable import printable
 from recovery.read.file_system import is_there
 
 if TYPE_CHECKING:
@@ -139,7 +137,7 @@ def run_metrics(arguments: argparse.Namespace) -> int:
             keep(metrics_text(report))
         if arguments.format == "prometheus":
             for warning in report.warnings:
-                print(f"kafka-log-recovery: {printable(warning)}", file=sys.stderr)  # noqa: T201 - no place for it among the metrics
+                complain(warning)
             print_result(metrics_text(report).decode().removesuffix("\n"), signals, form=arguments.format)
         else:
             print_report(report, arguments, signals)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from recovery.cli.arguments import (
     properties_of,
     verbosity_of,
 )
-from recovery.cli.session import print_result, watched_signals
+from recovery.cli.session import complain, print_result, watched_signals
 from recovery.errors import (
     FULL_ERRNOS,
     InterruptedRecoveryError,
@@ -108,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
                     tally=tally,
                 )
         except InterruptedRecoveryError as error:
-            print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
+            complain(str(error))
             return error.signal_exit_code
         # An undo that was interrupted is finished as it was begun, whatever it is told now.
         is_passed_over = arguments.run_name is not None and arguments.run_name not in {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from recovery.cli.arguments import (
     properties_of,
     topic_configs_of,
 )
-from recovery.cli.session import Signals, print_report, watched_signals
+from recovery.cli.session import Signals, complain, print_report, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             report = _verify(arguments, signals, process)
         except InterruptedRecoveryError as error:
-            print("kafka-log-recovery: interrupted before anything was checked", file=sys.stderr)  # noqa: T201 - what a command line says
+            complain("interrupted before anything was checked")
             return error.signal_exit_code
         print_report(report, arguments, signals)
     return report.exit_code

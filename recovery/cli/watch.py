@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from recovery.cli.arguments import (
     observer_options,
     properties_of,
 )
-from recovery.cli.session import Signals, print_result, watched_signals
+from recovery.cli.session import Signals, complain, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             report = _watch(arguments, signals)
         except InterruptedRecoveryError as error:
-            print("kafka-log-recovery: interrupted before anything was seen", file=sys.stderr)  # noqa: T201 - what a command line says
+            complain("interrupted before anything was seen")
             return error.signal_exit_code
         print_result(
             report.to_json() if arguments.format == "json" else report.to_text(),

@@ -123,10 +123,9 @@ def missing_end(
     """
     if log_end_offset >= task.known_end_offset:
         return (), words_of_an_older_mark(task, log_end_offset)
-    why = words_of_a_missing_end(task, log_end_offset)
     first_offset = _end_of_cuts(cuts, log_end_offset)
     if first_offset is None:  # the cut is told, and the warning how far it may have gone
-        return (), why
+        return (), words_of_a_missing_end(task, log_end_offset, is_hole=False)
     if first_offset >= task.known_end_offset:
         return (), words_of_an_acknowledged_cut(task, log_end_offset)
     position, hidden_bytes = tail
@@ -138,7 +137,7 @@ def missing_end(
         is_hidden=hidden_bytes > 0,
         is_at_end=not hidden_bytes,
     )
-    return (hole,), why
+    return (hole,), words_of_a_missing_end(task, log_end_offset, is_hole=True)
 
 
 def _end_of_cuts(cuts: Iterable[Cut], log_end_offset: int) -> int | None:

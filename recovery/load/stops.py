@@ -129,14 +129,19 @@ def words_of_a_wrong_marker(
     return f"the clean-shutdown marker is wrong: {facts}. Remedy: {remedy}"
 
 
-def words_of_a_missing_end(task: PartitionTask, log_end_offset: int) -> tuple[str, ...]:
-    """Return why a log that ends at *log_end_offset* must have been longer, unless a wrong marker says it."""
+def words_of_a_missing_end(task: PartitionTask, log_end_offset: int, *, is_hole: bool) -> tuple[str, ...]:
+    """Return why a log that ends at *log_end_offset* must have been longer, unless a wrong marker says it.
+
+    Args:
+        is_hole: whether offsets are missing there, so that `.deleted` files that may hold them are kept.
+    """
     point, high_watermark = task.recovery_point, task.high_watermark
     is_of_point = log_end_offset < point < LONG_MAX
     if is_of_point and task.had_clean_shutdown:
         return ()
     remedy = "compare with the other replicas"
-    cut_off = [base for base in pending_bases(task.files) if base >= log_end_offset]
+    ends = range(log_end_offset, task.known_end_offset) if is_hole else ()
+    cut_off = [base for base in pending_bases(task.files) if base in ends]
     if cut_off:
         why = (
             "the broker itself had truncated it, most likely to its leader's, and may have fetched other records since;"

@@ -203,6 +203,7 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
         "recovery/read/page_cache.py",  # the kernel's own files
         "recovery/read/spool.py",  # without a name
         "recovery/cli/main.py",  # the standard streams
+        "recovery/cli/patient_writer.py",  # the same, in a mode in which no open waits
         "recovery/cli/session.py",
         "recovery/logdir/work_lock.py",  # folders
         "recovery/archive/stores/local_store.py",  # new files, and folders
