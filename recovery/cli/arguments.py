@@ -326,11 +326,18 @@ class GivenProperties(NamedTuple):
 
 
 def properties_of(arguments: argparse.Namespace) -> GivenProperties:
-    """Return the properties file, overridden by `--property`.
+    """Return the properties file, overridden by `--property`; read once, as it may be a pipe.
 
     Raises:
         UsageError: the file or a property cannot be read.
     """
+    given: GivenProperties | None = getattr(arguments, "given_properties", None)
+    if given is None:
+        given = arguments.given_properties = _read_properties(arguments)
+    return given
+
+
+def _read_properties(arguments: argparse.Namespace) -> GivenProperties:
     from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
     from recovery.broker.settings import Layer
 

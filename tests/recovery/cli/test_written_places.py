@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from recovery.cli.arguments import observer_options, properties_of
+from recovery.cli.main import build_parser
+from recovery.errors import UsageError
 from tests.brokers.tiered_broker import unpack_tiered
 from tests.logs.samples import Sample, unpack
 from tests.runs.command import Done, assert_one_line, run
@@ -274,3 +277,21 @@ def test_no_messages_of_spark_in_the_archive(tmp_path: Path) -> None:
     done = run("archive", "verify", archive, "--spark-log", f"{archive}/spark.log")
     assert_refused(done, f"--spark-log {archive}/spark.log: it is in the archive")
     assert not (Path(archive) / "spark.log").exists()
+
+
+def test_settings_from_a_pipe_are_read_once_and_known_to_each_check(tmp_path: Path) -> None:
+    """As of `-c <(command)`: what has been read from it is gone."""
+    read, write = os.pipe()
+    os.write(write, f"log.dirs={tmp_path}/logs\n".encode())
+    os.close(write)
+    (tmp_path / "logs").mkdir()  # with nothing in it that shows that it is a log dir
+    textfile = tmp_path / "logs" / "x.prom"
+    given = ["verify", "-c", f"/dev/fd/{read}", "--metrics-textfile", str(textfile)]
+    arguments = build_parser().parse_args(given)
+    try:
+        assert properties_of(arguments).values == {"log.dirs": f"{tmp_path}/logs"}
+        with pytest.raises(UsageError, match="inside the log dir"):
+            observer_options(arguments)
+        assert properties_of(arguments).values == {"log.dirs": f"{tmp_path}/logs"}
+    finally:
+        os.close(read)
