@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import is_within, open_archive, refuse_brokers_output
+from recovery.archive.stores.stores import open_archive, refuse_brokers_output, refuse_within
 from recovery.errors import UsageError
 from recovery.logdir.choice import PartitionChoice
 from recovery.stop_request import StopRequest
@@ -40,12 +40,8 @@ class ArchiveOptions:
         names = (AUTO, *LAYOUTS)
         if self.layout not in names:
             raise UsageError(f"--layout {self.layout}: expected one of {', '.join(names)}")
-        if self.output is not None and is_within(self.output, self.url):
-            raise UsageError(
-                f"--output {self.output}: it is in the archive, perhaps by a link, and would be taken for its part. "
-                "Remedy: name a place outside"
-            )
         if self.output is not None:
+            refuse_within(f"--output {self.output}", self.output, self.url)
             refuse_brokers_output(self.output, self.metadata)
 
     def open(self, stop: StopRequest | None = None) -> Store:

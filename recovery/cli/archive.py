@@ -26,7 +26,7 @@ from recovery.cli.arguments import (
     topic_configs_of,
 )
 from recovery.cli.session import Signals, complain, print_report, watched_signals
-from recovery.errors import InterruptedRecoveryError, UsageError
+from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -301,17 +301,13 @@ def _spark_log(arguments: argparse.Namespace) -> str | None:
     Raises:
         UsageError: as `refuse_written_file`, or it is in the archive.
     """
-    from recovery.archive.stores.stores import is_within
+    from recovery.archive.stores.stores import refuse_within
 
     path: str | None = arguments.spark_log
     if path is None or path == "-":
         return path
     refuse_written_file("--spark-log", path, arguments)
-    if is_within(path, arguments.archive):
-        raise UsageError(
-            f"--spark-log {path}: it is in the archive, perhaps by a link, and would be taken for its part. Remedy: "
-            "name a file outside"
-        )
+    refuse_within(f"--spark-log {path}", path, arguments.archive, kind="file")
     return path
 
 

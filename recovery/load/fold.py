@@ -10,7 +10,7 @@ Kafka: LogLoader.load, UnifiedLog.create, LogManager.shutdown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from recovery.errors import PartitionRefusedError
@@ -397,7 +397,7 @@ class _Loader:
             topic_id=self._topic_id,
         )
 
-    def _removed(self, holes: Iterable[Hole]) -> dict[str, RemovalKind]:
+    def _removed(self, holes: Collection[Hole]) -> dict[str, RemovalKind]:
         """Return what has been removed; of files that were pending deletion, whether they may hold what is missing."""
         stems = {
             log_name(base).removesuffix(LOG_SUFFIX) for base in bases_of_missing(holes, self._task.files)

@@ -83,11 +83,22 @@ def find_lost(
     lost = [*_lost_bases(task, orphaned_indexes), *log_base_offsets(task.others).values()]
     first = segments[0].base_offset
     yield from _hole(min(lost, default=LONG_MAX), first, segments[0], task.log_start_offset)
-    for segment, following in pairwise(segments):
-        between = [base for base in lost if segment.base_offset < base < following.base_offset]
-        is_read = segment.scan is not None and following.scan is not None
-        if between and (task.settings.is_compacted or not is_read):
-            yield from _hole(min(between), following.base_offset, following, task.log_start_offset)
+    is_all = bool(task.settings.is_compacted)
+    yield from _between(segments, lost, task.log_start_offset, is_all=is_all)
+
+
+def _between(
+    segments: Sequence[Segment], lost: Sequence[int], floor_offset: int, *, is_all: bool = False
+) -> Iterator[Hole]:
+    """Yield the offsets from each first base of *lost* between two segments on, up to the second of these.
+
+    Args:
+        is_all: whether also between segments that were both recovered, which `find_holes` compares.
+    """
+    for segment, following in pairwise(segments) if lost else ():
+        bases = [base for base in lost if segment.base_offset < base < following.base_offset]
+        if bases and (is_all or segment.scan is None or following.scan is None):
+            yield from _hole(min(bases), following.base_offset, following, floor_offset)
 
 
 def _lost_bases(task: PartitionTask, orphaned_indexes: Iterable[str]) -> list[int]:
@@ -233,20 +244,18 @@ def find_cut_out(
 
     Kafka: LocalLog.truncateTo, LocalLog.removeAndDeleteSegments.
     """
-    deleted = pending_bases(files)
-    for segment, following in pairwise(segments):
-        cut_out = [base for base in deleted if segment.base_offset < base < following.base_offset]
-        if cut_out and (segment.scan is None or following.scan is None):
-            yield from _hole(min(cut_out), following.base_offset, following, floor_offset)
+    yield from _between(segments, pending_bases(files), floor_offset)
 
 
-def bases_of_missing(holes: Iterable[Hole], files: Mapping[str, FileStat]) -> frozenset[int]:
+def bases_of_missing(holes: Collection[Hole], files: Mapping[str, FileStat]) -> frozenset[int]:
     """Return the base offsets of segments that are pending deletion and may hold offsets that are missing.
 
     Args:
         files: what was in the folder.
     """
-    deleted = pending_bases(files)
+    deleted = pending_bases(files) if holes else []
+    if not deleted:
+        return frozenset()
     live = [read_offset(name) for name in files if file_kind(name) is FileKind.LOG]
     kept: set[int] = set()
     for hole in holes:

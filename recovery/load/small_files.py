@@ -5,7 +5,7 @@ What Kafka throws for them stops the broker or takes the log dir offline: the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from recovery.errors import PartitionRefusedError
@@ -13,7 +13,7 @@ from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.model import PartitionTask
 from recovery.load.segments import Segment
 from recovery.load.tree import PartitionTree
-from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import CorruptIndexError, FormatError, MalformedCheckpointError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid
@@ -92,17 +92,26 @@ def read_epochs(tree: PartitionTree) -> LeaderEpochs:
         return LeaderEpochs()
     remedy = "move the file away: a new one is made from the segments that are recovered"
     try:
-        data = tree.read(LEADER_EPOCH_CHECKPOINT)
-        is_small = len(data) <= _MOST_KNOWN_BYTES
-        entries = _epoch_entries(data) if is_small else read_leader_epoch_checkpoint(data)
+        return LeaderEpochs(epoch_entries(tree.read(LEADER_EPOCH_CHECKPOINT)))
     except MalformedCheckpointError as error:
         raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, error, remedy) from error
+
+
+def epoch_entries(data: bytes) -> Sequence[LeaderEpochEntry]:
+    """Return the lines of `leader-epoch-checkpoint`.
+
+    Raises:
+        MalformedCheckpointError: a broker does not load a log with it.
+
+    Kafka: LeaderEpochCheckpointFile.Formatter.fromString, EpochEntry, LeaderEpochFileCache.assign.
+    """
+    is_small = len(data) <= _MOST_KNOWN_BYTES
+    entries = _epoch_entries(data) if is_small else read_leader_epoch_checkpoint(data)
     if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
-        negative = MalformedCheckpointError(
+        raise MalformedCheckpointError(
             "a negative epoch or offset", takes_dir_offline=False, kafka="IllegalArgumentException"
         )
-        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, negative, remedy)
-    return LeaderEpochs(entries)
+    return entries
 
 
 def read_topic_id(tree: PartitionTree, known: str | None = None) -> str | None:

@@ -15,11 +15,10 @@ from typing import Literal, NamedTuple
 from native.crc32c import crc32c_of_bytes
 from recovery.broker.cluster_metadata import METADATA_VERSION
 from recovery.errors import reason_text
-from recovery.load.small_files import partition_metadata_text
+from recovery.load.small_files import epoch_entries, partition_metadata_text
 from recovery.logdir.user import access_remedy
 from recovery.problem import Problem
 from recovery.read.file_system import is_there, read_small
-from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import FormatError
 from segfmt.filenames import (
     BOOTSTRAP_CHECKPOINT,
@@ -148,11 +147,9 @@ def _quorum_fault(data: bytes) -> str | None:
 
 def _epochs_fault(data: bytes) -> str | None:
     try:
-        entries = read_leader_epoch_checkpoint(data)
+        epoch_entries(data)
     except FormatError as error:
         return f"{error} ({error.kafka} stops the node)"
-    if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
-        return "a negative epoch or offset (IllegalArgumentException stops the node)"
     return None
 
 

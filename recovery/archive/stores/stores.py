@@ -54,6 +54,23 @@ def beside(url: str, suffix: str) -> str:
     return own + suffix
 
 
+def refuse_within(named: str, url: str, archive: str, kind: str = "place") -> None:
+    """Refuse a place that a user has named to be written to, and that is in an archive.
+
+    Args:
+        named: the option and what it names, for the error.
+        kind: what to name instead.
+
+    Raises:
+        UsageError: it is.
+    """
+    if is_within(url, archive):
+        raise UsageError(
+            f"{named}: it is in the archive, perhaps by a link, and would be taken for its part. Remedy: name a {kind} "
+            "outside"
+        )
+
+
 def refuse_brokers_output(url: str, log_dirs: Iterable[str] = ()) -> None:
     """Refuse an output in a log dir or in a partition's folder: a broker would not start with what is put there.
 
