@@ -7,19 +7,20 @@ what is wrong with each file. The driver reads; this module parses only small fi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from native.producer_sequences import Sequences
+from native.raw_scan import RawScan, TxnEventKind
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding, Rule
 from recovery.check.folder_files import FolderFiles
 from recovery.check.rules.epochs import check_epochs
-from recovery.check.rules.indexes import check_transaction_index
+from recovery.check.rules.indexes import KnownAborts, check_transaction_index
 from recovery.check.rules.neighbours import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
 from recovery.check.rules.producers import ProducerChecks
 from recovery.check.rules.sequences import SequenceChecks
@@ -51,17 +52,35 @@ _SURE_OF_SNAPSHOT = 3
 
 @dataclass(slots=True, kw_only=True)
 class _Aborts:
-    """The aborted transactions of a segment, according to its markers."""
+    """The aborted transactions of a segment, and how far they are known.
+
+    Attributes:
+        file: the name of its `.txnindex`.
+    """
 
     file: str
-    expected: list[npt.NDArray[np.void]] = field(default_factory=list)
-    was_complete: bool = True
-    end_offset: int = 0
+    known: KnownAborts
+    was_complete: bool
+    end_offset: int
 
-    @property
-    def entries(self) -> npt.NDArray[np.void]:
-        """The entries that the segment's `.txnindex` should have, ABORTED_TXN_DTYPE."""
-        return np.concatenate([np.empty(0, byte_layout.ABORTED_TXN_DTYPE), *self.expected])
+
+def _txn_begins(scan: RawScan) -> npt.NDArray[np.int64]:
+    """Return the offsets at which transactions begin in *scan*, int64, ascending; it must not settle any."""
+    events = scan.txn_events
+    offsets: npt.NDArray[np.int64] = events["offset"][events["kind"] == TxnEventKind.BEGIN]
+    return np.sort(offsets, kind="stable")
+
+
+def _known_aborts(
+    entries: Sequence[npt.NDArray[np.void]], begins: Sequence[npt.NDArray[np.int64]]
+) -> KnownAborts:
+    """Return the aborts of a segment from those of its pieces, with the offsets where transactions begin.
+
+    One that is open where a piece begins has a begin there, too: it does not matter, see `KnownAborts.next_begins`.
+    """
+    merged = np.concatenate([np.empty(0, byte_layout.ABORTED_TXN_DTYPE), *entries])
+    offsets = np.concatenate([*begins, np.array([LONG_MAX])])
+    return KnownAborts(merged, offsets[np.searchsorted(offsets, merged["last_offset"], side="right")])
 
 
 class PartitionCheck:
@@ -124,32 +143,39 @@ class PartitionCheck:
             result.pieces = []
             self._other_results.append(result)
             return
-        aborts = _Aborts(file=txn_index_name(task.base_offset), was_complete=self._producers.is_complete)
+        was_complete = self._producers.is_complete
         start = self._log_end_offset() if self._results else self._first_base
         if self._results or start < task.base_offset:
             if start != task.base_offset:
                 self._producers.break_off()  # a segment is missing before it, could not be read, or overlaps
             if start <= task.base_offset:
                 self._producers.reach(task.base_offset)
-            aborts.was_complete = self._producers.is_complete
+            was_complete = self._producers.is_complete
+        expected, begins = [], []
         for piece in result.pieces:
-            expected = self._producers.take(task.log, piece.scan)
-            if len(expected):
-                aborts.expected.append(expected)
+            expected.append(self._producers.take(task.log, piece.scan))
+            begins.append(_txn_begins(piece.scan))
             if piece.is_broken:
                 self._producers.break_off()
-                aborts.was_complete = False
+                was_complete = False
             if piece.snapshot_offset is not None:
                 self._producers.reach(piece.snapshot_offset)
-        aborts.was_complete &= self._producers.is_complete and result.is_whole
-        aborts.end_offset = task.base_offset if result.last_offset is None else result.last_offset + 1
-        if result.is_whole and aborts.end_offset > task.base_offset:
-            self._producers.reach(aborts.end_offset)
+        was_complete &= self._producers.is_complete and result.is_whole
+        end_offset = task.base_offset if result.last_offset is None else result.last_offset + 1
+        if result.is_whole and end_offset > task.base_offset:
+            self._producers.reach(end_offset)
         self._sequences.take(result)
         result.pieces = []
         if not self.facts.is_live:  # of a live log, a second look needs them again
             result.sequences = Sequences()
-        self._aborts.append(aborts)
+        self._aborts.append(
+            _Aborts(
+                file=txn_index_name(task.base_offset),
+                known=_known_aborts(expected, begins),
+                was_complete=was_complete,
+                end_offset=end_offset,
+            )
+        )
         self._results.append(result)
 
     def forget_before(self, offset: int) -> None:
@@ -161,10 +187,10 @@ class PartitionCheck:
         """The findings about producers so far."""
         return self._producers.findings
 
-    def rebuilt_aborts(self) -> npt.NDArray[np.void] | None:
-        """Return the transactions aborted in the last segment taken, ABORTED_TXN_DTYPE; None if some are unknown."""
+    def rebuilt_aborts(self) -> KnownAborts | None:
+        """Return the transactions aborted in the last segment taken; None if some are unknown."""
         aborts = self._aborts[-1]
-        return aborts.entries if aborts.was_complete else None
+        return aborts.known if aborts.was_complete else None
 
     def rebuilt_snapshot(self) -> bytes:
         """Return the snapshot at the end of the last segment taken, empty if not everything is known of producers."""
@@ -293,15 +319,15 @@ class PartitionCheck:
                         is_flushed=is_flushed,
                     )
             data = self.files.transaction_indexes.get(base)
-            expected = aborts.entries
+            known = aborts.known
             if self._earlier_ends is not None:
-                expected = expected[expected["last_offset"] < self._earlier_ends.get(base, base)]
-            if data is None and (not len(expected) or aborts.file in self._unread_files):
+                known = known.before(self._earlier_ends.get(base, base))
+            if data is None and (not len(known.entries) or aborts.file in self._unread_files):
                 continue
             findings = check_transaction_index(
                 aborts.file,
                 view_transaction_index(data or b""),
-                expected,
+                known,
                 base_offset=base,
                 end_offset=aborts.end_offset if result.is_whole else LONG_MAX,
                 is_complete=aborts.was_complete,

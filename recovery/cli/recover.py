@@ -122,7 +122,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome.add_argument(
         "--keep-deleted",
         action="store_true",
-        help="move to quarantine all .deleted files, which the broker was about to remove, "
+        help="move to quarantine all .deleted files, which the broker was to remove, "
         "not only those that may hold missing offsets",
     )
     outcome.add_argument(

@@ -98,23 +98,23 @@ class Chain:
 
     def _txn_index(self, scanned: ScannedSegment) -> bytes | None:
         """Return the rebuilt transaction index, None if it is right, or if not all is known."""
-        expected = self._check.rebuilt_aborts()
+        known = self._check.rebuilt_aborts()
         data = self._files.transaction_indexes.get(scanned.segment.base_offset)
-        if expected is None or scanned.end_offset is None or (data is None and not len(expected)):
+        if known is None or scanned.end_offset is None or (data is None and not len(known.entries)):
             return None
         index_findings = check_transaction_index(
             txn_index_name(scanned.segment.base_offset),
             view_transaction_index(data or b""),
-            expected,
+            known,
             base_offset=scanned.segment.base_offset,
             end_offset=scanned.end_offset,
             is_complete=True,
             is_compacted=bool(scanned.result and scanned.result.has_compacted),
         )
-        is_whole = data is not None and len(data) % expected.dtype.itemsize == 0
+        is_whole = data is not None and len(data) % known.entries.dtype.itemsize == 0
         if is_whole and not any(finding.severity == "damage" for finding in index_findings):
             return None
-        return encode_transaction_index(expected)
+        return encode_transaction_index(known.entries)
 
     def _snapshot(self, scanned: ScannedSegment) -> bytes | None:
         """Return the rebuilt snapshot at the segment's end, None if it is right, or if not all is known."""

@@ -12,7 +12,7 @@ Kafka: OffsetIndex.append, TimeIndex.maybeAppend, LogSegment.append.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -390,10 +390,28 @@ class TimeIndexChecks(_IndexChecks):
         return self._named()
 
 
+class KnownAborts(NamedTuple):
+    """The transactions that are aborted in a segment, according to its batches.
+
+    Attributes:
+        entries: as a leader enters them, ABORTED_TXN_DTYPE, shape (n,).
+        next_begins: the first offset behind each marker at which a transaction begins in the segment, int64, shape
+            (n,); the greatest one without any. A right one only where none is open at the marker.
+    """
+
+    entries: Entries
+    next_begins: npt.NDArray[np.int64]
+
+    def before(self, end_offset: int) -> KnownAborts:
+        """Return those whose markers are before *end_offset*."""
+        is_before = self.entries["last_offset"] < end_offset
+        return KnownAborts(self.entries[is_before], self.next_begins[is_before])
+
+
 def check_transaction_index(
     file: str,
     entries: Entries,
-    expected: Entries,
+    known: KnownAborts,
     *,
     base_offset: int,
     end_offset: int,
@@ -405,24 +423,27 @@ def check_transaction_index(
     Args:
         file: its name.
         entries: those of the file, ABORTED_TXN_DTYPE.
-        expected: those according to the segment's markers, ABORTED_TXN_DTYPE.
+        known: those according to the segment's batches.
         base_offset: of the segment.
         end_offset: the offset after the last one of the segment; the greatest int64 if unknown.
         is_complete: whether all producers were known at the segment's start.
         is_compacted: whether batches, markers included, may have been removed.
     """
     findings = []
-    by_marker = {(int(row["producer_id"]), int(row["last_offset"])): row for row in expected}
+    by_marker = {
+        (int(row["producer_id"]), int(row["last_offset"])): (row, next_begin)
+        for row, next_begin in zip(known.entries, known.next_begins.tolist(), strict=True)
+    }
     last = -1
     for number, entry in enumerate(entries):
         marker = int(entry["producer_id"]), int(entry["last_offset"])
-        expected_row = by_marker.pop(marker, None)
+        expected = by_marker.pop(marker, None)
         rule: Rule = "malformed-entry"
         detail = _malformed_text(entry, base_offset=base_offset, last_offset_before=last)
         if detail is None:
             rule = "transaction-index-entry"
             detail = _contradiction_text(
-                entry, expected_row, end_offset=end_offset, is_complete=is_complete, is_compacted=is_compacted
+                entry, expected, end_offset=end_offset, is_complete=is_complete, is_compacted=is_compacted
             )
         last = max(last, marker[1])
         if detail is not None:
@@ -455,9 +476,17 @@ def _malformed_text(entry: np.void, *, base_offset: int, last_offset_before: int
 
 
 def _contradiction_text(
-    entry: np.void, expected: np.void | None, *, end_offset: int, is_complete: bool, is_compacted: bool
+    entry: np.void,
+    expected: tuple[np.void, int] | None,
+    *,
+    end_offset: int,
+    is_complete: bool,
+    is_compacted: bool,
 ) -> str | None:
-    """Return why an entry is not of its log, None if it may be; *expected* is that of its marker, None without one."""
+    """Return why an entry is not of its log, None if it may be.
+
+    *expected*: that of its marker, and where the next transaction begins; None without one.
+    """
     first, last, stable = (int(entry[name]) for name in ("first_offset", "last_offset", "last_stable_offset"))
     if last >= end_offset:
         return f"last offset {last} is past the end of the segment, {end_offset}"
@@ -465,14 +494,15 @@ def _contradiction_text(
         return None
     if expected is None:
         return f"no abort marker of producer {entry['producer_id']} at offset {last}" if is_complete else None
-    if first != int(expected["first_offset"]):
-        return f"first offset {first}, the transaction begins at {expected['first_offset']}"
-    if is_complete and not _may_be_stable(stable, int(expected["last_stable_offset"]), last, end_offset):
+    row, next_begin = expected
+    if first != int(row["first_offset"]):
+        return f"first offset {first}, the transaction begins at {row['first_offset']}"
+    if is_complete and not _may_be_stable(stable, int(row["last_stable_offset"]), last, next_begin):
         return f"last stable offset {stable}"
     return None
 
 
-def _may_be_stable(stable: int, expected: int, last: int, end_offset: int) -> bool:
+def _may_be_stable(stable: int, expected: int, last: int, next_begin: int) -> bool:
     """Return whether a broker may have entered *stable* for a marker at *last*, where *expected* is what a leader does.
 
     A follower appends many batches at once, and enters their aborts afterwards. Then it knows of transactions that
@@ -480,4 +510,4 @@ def _may_be_stable(stable: int, expected: int, last: int, end_offset: int) -> bo
 
     Kafka: UnifiedLog.append, ProducerStateManager.lastStableOffset.
     """
-    return stable == expected or (expected == last + 1 < stable < end_offset)
+    return stable == expected or (expected == last + 1 and stable == next_begin)

@@ -16,6 +16,7 @@ from recovery.check.partition import PartitionCheck
 from recovery.check.rules.batches import BatchChecks, EpochRun
 from recovery.check.rules.epochs import check_epochs
 from recovery.check.rules.indexes import (
+    KnownAborts,
     OffsetIndexChecks,
     TimeIndexChecks,
     check_transaction_index,
@@ -29,6 +30,7 @@ from recovery.load.model import LogSettings, Original, ScanMode, ScanRequest
 from recovery.stop_request import StopRequest
 from segfmt.byte_layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.checkpoint import LeaderEpochEntry
+from segfmt.java_text import LONG_MAX
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.logs.builders import ABORT, data_batch, marker_batch
 from tests.native.scanning import scan_segment
@@ -247,7 +249,8 @@ class TestTransactionIndex:
     def check(self, *entries: tuple[int, ...], **fields: object) -> list[str]:
         known = {"base_offset": 100, "end_offset": 150, "is_complete": True, "is_compacted": False}
         made = np.array(list(entries), ABORTED_TXN_DTYPE)
-        return [one.rule for one in check_transaction_index("x", made, self.EXPECTED, **(known | fields))]
+        aborts = KnownAborts(self.EXPECTED, np.array([140, LONG_MAX]))
+        return [one.rule for one in check_transaction_index("x", made, aborts, **(known | fields))]
 
     def test_the_expected_ones(self) -> None:
         assert self.check(*self.EXPECTED.tolist()) == []
@@ -280,9 +283,9 @@ class TestTransactionIndex:
         assert "transaction-index-entry" not in rules
 
     @pytest.mark.parametrize(
-        ("stable", "is_right"), [(120, True), (121, True), (149, True), (150, False), (119, False)]
+        ("stable", "is_right"), [(120, True), (140, True), (139, False), (141, False), (119, False)]
     )
-    def test_a_follower_knows_of_transactions_that_began_behind_the_marker(
+    def test_a_follower_knows_of_the_transaction_that_began_next_behind_the_marker(
         self, stable: int, is_right: bool
     ) -> None:
         entries = [(0, 7, 100, 119, stable), self.EXPECTED.tolist()[1]]
@@ -292,7 +295,7 @@ class TestTransactionIndex:
         expected = np.array([(0, 7, 100, 119, 105)], ABORTED_TXN_DTYPE)
         known = {"base_offset": 100, "end_offset": 150, "is_complete": True, "is_compacted": False}
         made = np.array([(0, 7, 100, 119, 121)], ABORTED_TXN_DTYPE)
-        (found,) = check_transaction_index("x", made, expected, **known)
+        (found,) = check_transaction_index("x", made, KnownAborts(expected, np.array([121])), **known)
         assert (found.rule, found.detail) == ("transaction-index-entry", "last stable offset 121")
 
     def test_what_began_before_the_log_is_not_known(self) -> None:
