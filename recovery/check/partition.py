@@ -7,23 +7,24 @@ what is wrong with each file. The driver reads; this module parses only small fi
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
 from native.producer_sequences import Sequences
-from native.raw_scan import RawScan, TxnEventKind
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding, Rule
 from recovery.check.folder_files import FolderFiles
 from recovery.check.rules.epochs import check_epochs
-from recovery.check.rules.indexes import KnownAborts, check_transaction_index
 from recovery.check.rules.neighbours import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
 from recovery.check.rules.producers import ProducerChecks
 from recovery.check.rules.sequences import SequenceChecks
+from recovery.check.rules.transaction_index import (
+    KnownAborts,
+    check_transaction_index,
+    known_aborts,
+    txn_begins,
+)
 from recovery.check.task import SegmentResult, SegmentTask
 from recovery.check.tasks import other_task, segment_task, unflushed_from
 from segfmt import byte_layout
@@ -62,25 +63,6 @@ class _Aborts:
     known: KnownAborts
     was_complete: bool
     end_offset: int
-
-
-def _txn_begins(scan: RawScan) -> npt.NDArray[np.int64]:
-    """Return the offsets at which transactions begin in *scan*, int64, ascending; it must not settle any."""
-    events = scan.txn_events
-    offsets: npt.NDArray[np.int64] = events["offset"][events["kind"] == TxnEventKind.BEGIN]
-    return np.sort(offsets, kind="stable")
-
-
-def _known_aborts(
-    entries: Sequence[npt.NDArray[np.void]], begins: Sequence[npt.NDArray[np.int64]]
-) -> KnownAborts:
-    """Return the aborts of a segment from those of its pieces, with the offsets where transactions begin.
-
-    One that is open where a piece begins has a begin there, too: it does not matter, see `KnownAborts.next_begins`.
-    """
-    merged = np.concatenate([np.empty(0, byte_layout.ABORTED_TXN_DTYPE), *entries])
-    offsets = np.concatenate([*begins, np.array([LONG_MAX])])
-    return KnownAborts(merged, offsets[np.searchsorted(offsets, merged["last_offset"], side="right")])
 
 
 class PartitionCheck:
@@ -154,7 +136,7 @@ class PartitionCheck:
         expected, begins = [], []
         for piece in result.pieces:
             expected.append(self._producers.take(task.log, piece.scan))
-            begins.append(_txn_begins(piece.scan))
+            begins.append(txn_begins(piece.scan))
             if piece.is_broken:
                 self._producers.break_off()
                 was_complete = False
@@ -171,7 +153,7 @@ class PartitionCheck:
         self._aborts.append(
             _Aborts(
                 file=txn_index_name(task.base_offset),
-                known=_known_aborts(expected, begins),
+                known=known_aborts(expected, begins),
                 was_complete=was_complete,
                 end_offset=end_offset,
             )

@@ -21,7 +21,7 @@ from recovery.check.folder_files import FolderFiles
 from recovery.check.partition import PartitionCheck
 from recovery.check.rules.blame import blame_logs
 from recovery.check.rules.epochs import check_epochs, epochs_between
-from recovery.check.rules.indexes import check_transaction_index
+from recovery.check.rules.transaction_index import check_transaction_index
 from recovery.errors import error_text
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.model import FileStat

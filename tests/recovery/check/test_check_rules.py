@@ -16,14 +16,13 @@ from recovery.check.partition import PartitionCheck
 from recovery.check.rules.batches import BatchChecks, EpochRun
 from recovery.check.rules.epochs import check_epochs
 from recovery.check.rules.indexes import (
-    KnownAborts,
     OffsetIndexChecks,
     TimeIndexChecks,
-    check_transaction_index,
     size_findings,
     without_preallocated,
 )
 from recovery.check.rules.producers import ProducerChecks
+from recovery.check.rules.transaction_index import KnownAborts, check_transaction_index, known_aborts
 from recovery.check.second_look import Recheck
 from recovery.check.task import Piece, SegmentResult, SegmentTask
 from recovery.load.model import LogSettings, Original, ScanMode, ScanRequest
@@ -297,6 +296,20 @@ class TestTransactionIndex:
         made = np.array([(0, 7, 100, 119, 121)], ABORTED_TXN_DTYPE)
         (found,) = check_transaction_index("x", made, KnownAborts(expected, np.array([121])), **known)
         assert (found.rule, found.detail) == ("transaction-index-entry", "last stable offset 121")
+
+    def test_the_next_begin_is_that_of_another_producer(self) -> None:
+        begins = np.array([(100, 7), (105, 8), (120, 7), (125, 7), (130, 7), (135, 9)])
+        entries = np.array([(0, 7, 100, 119, 0), (0, 8, 105, 126, 0), (0, 7, 130, 134, 0)], ABORTED_TXN_DTYPE)
+        pieces = (
+            ([entries], [begins]),
+            ([entries[:1], entries[1:]], [begins[:3], np.empty((0, 2), np.int64), begins[3:]]),
+        )
+        for known in (known_aborts(*one) for one in pieces):
+            assert known.entries.tolist() == entries.tolist()
+            assert known.next_begins.tolist() == [135, 130, 135]
+        assert known_aborts([entries[2:]], [begins[:5]]).next_begins.tolist() == [LONG_MAX]
+        assert known_aborts([entries], []).next_begins.tolist() == [LONG_MAX] * 3
+        assert known_aborts([], [begins]).next_begins.tolist() == []
 
     def test_what_began_before_the_log_is_not_known(self) -> None:
         entries = [(0, 9, 3, 110, 111), *self.EXPECTED.tolist()]
