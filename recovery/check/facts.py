@@ -14,6 +14,8 @@ class PartitionFacts:
         is_live: whether a broker holds the log dir.
         had_clean_shutdown: whether the marker is there.
         recovery_point, log_start_offset, high_watermark: offsets from the checkpoints' lines, None without a line.
+        marked_ns: when the line of the high watermark was written, ns since the epoch; None where it need not be of
+            this log as it is now: of a copy, or of another log of the partition.
         topic_id: that of the topic in the metadata log, None if unknown.
         is_topic_gone: whether a metadata log was read, and has no topic of this name.
         is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
@@ -35,6 +37,7 @@ class PartitionFacts:
     log_start_offset: int | None
     high_watermark: int | None
     is_contiguous: bool
+    marked_ns: int | None = None
     topic_id: UUID | None = None
     is_topic_gone: bool = False
     is_metadata_log: bool = False

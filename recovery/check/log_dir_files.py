@@ -23,6 +23,7 @@ from segfmt.filenames import (
     CLUSTER_METADATA_TOPIC,
     META_PROPERTIES,
     REMOTE_INDEX_CACHE_FOLDER,
+    REPLICATION_OFFSET_CHECKPOINT,
     FolderState,
     PartitionFolder,
     read_folder_name,
@@ -42,6 +43,7 @@ class LogDirFiles:
         skipped: folders that are not read: they await deletion, or are the cache of remote indexes.
         meta: meta.properties, None if it is missing or malformed.
         sizes: bytes of the files that were read, by name.
+        marked_ns: when `replication-offset-checkpoint` was written, ns since the epoch; None without it.
     """
 
     log_dir: str
@@ -52,6 +54,7 @@ class LogDirFiles:
     meta: MetaProperties | None = None
     findings: list[Finding] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    marked_ns: int | None = None
 
     def offset(self, checkpoint: str, folder: PartitionFolder) -> int | None:
         """Return the offset of a partition in *checkpoint*, None without a line."""
@@ -171,6 +174,8 @@ def _read(files: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes |
         take(status.st_size)
         with open(path, "rb", opener=open_file) as file:
             data = file.read(64 << 20)
+        if name == REPLICATION_OFFSET_CHECKPOINT:
+            files.marked_ns = status.st_mtime_ns
     except FileNotFoundError:
         if is_link(path):
             files.sizes[name] = 0

@@ -27,6 +27,7 @@ from recovery.check.rules.transaction_index import (
 )
 from recovery.check.task import SegmentResult, SegmentTask
 from recovery.check.tasks import other_task, segment_task, unflushed_from
+from recovery.logdir.checkpoints import is_line_of_log
 from segfmt import byte_layout
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
@@ -360,7 +361,10 @@ class PartitionCheck:
         mark = facts.high_watermark
         if mark is not None and mark > end_offset and not facts.is_live:
             detail = f"{name}: high watermark {mark}, the log ends at {end_offset}"
-            self._add(REPLICATION_OFFSET_CHECKPOINT, "high-watermark", detail, is_note=True)
+            is_own = facts.marked_ns is not None and is_line_of_log(self.files.names, facts.marked_ns)
+            # A recovery that has cut the log leaves the line as it is.
+            is_note = facts.had_clean_shutdown or not is_own
+            self._add(REPLICATION_OFFSET_CHECKPOINT, "high-watermark", detail, is_note=is_note)
         if start is not None and (start < 0 or start > end_offset):
             detail = f"{name}: log start offset {start}, the log ends at {end_offset}"
             self._add(LOG_START_OFFSET_CHECKPOINT, "log-start", detail)

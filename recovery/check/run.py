@@ -64,6 +64,7 @@ from segfmt.filenames import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     FileKind,
+    FolderState,
     PartitionFolder,
     file_kind,
 )
@@ -267,6 +268,7 @@ class VerifyRun:
             log_start_offset=checked_dir.files.offset(LOG_START_OFFSET_CHECKPOINT, folder),
             high_watermark=checked_dir.files.offset(REPLICATION_OFFSET_CHECKPOINT, folder),
             is_contiguous=topic.is_contiguous and not was_cleaned,
+            marked_ns=checked_dir.files.marked_ns if folder.state is FolderState.CURRENT else None,
             topic_id=topic.topic_id,
             is_topic_gone=topic.is_gone,
             is_metadata_log=folder.topic == CLUSTER_METADATA_TOPIC,

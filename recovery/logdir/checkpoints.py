@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from recovery.load.model import FileStat
 from recovery.logdir.listing import access_problem, other_kind
 from recovery.logdir.user import BrokerUser
 from recovery.problem import Problem, Repair
@@ -20,6 +21,7 @@ from segfmt.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
@@ -127,3 +129,15 @@ def _ignored(name: str, error: MalformedCheckpointError) -> Problem:
         f"{WITHOUT_CHECKPOINT[name]}",
         remedy=CHECKPOINT_FROM_BACKUP,
     )
+
+
+def is_line_of_log(files: Mapping[str, FileStat], written_ns: int) -> bool:
+    """Return whether a log with *files* was there when a checkpoint was written, so that its line is this log's.
+
+    A broker that makes a topic anew writes `partition.metadata` with the first records; the line of the deleted one
+    stays in `replication-offset-checkpoint` for some seconds.
+
+    Kafka: ReplicaManager.checkpointHighWatermarks, PartitionMetadataFile.maybeFlush.
+    """
+    metadata = files.get(PARTITION_METADATA)
+    return metadata is None or metadata.mtime_ns <= written_ns

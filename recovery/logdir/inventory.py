@@ -8,18 +8,19 @@ Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from recovery.errors import AS_ROOT_DENIED, LogDirOfflineError, PartitionRefusedError
 from recovery.load.forecast import unflushed_segments
-from recovery.load.model import FileStat, LogSettings, PartitionTask, TopicPartition
+from recovery.load.model import LogSettings, PartitionTask, TopicPartition
 from recovery.load.release import Release
 from recovery.logdir.checkpoints import (
     CHECKPOINT_FROM_BACKUP,
     WITHOUT_CHECKPOINT,
     Checkpoint,
     Offsets,
+    is_line_of_log,
     read_checkpoint,
 )
 from recovery.logdir.choice import PartitionChoice
@@ -51,7 +52,6 @@ from segfmt.filenames import (
     CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE_FOLDER,
     REPLICATION_OFFSET_CHECKPOINT,
@@ -291,7 +291,7 @@ class _Listing:
                 continue
             key = (folder.topic, folder.partition)
             settings = settings_of(folder.topic)
-            high_watermark, is_own = high_watermarks.get(key, 0), _is_as_old(contents.files, marked_ns)
+            high_watermark, is_own = high_watermarks.get(key, 0), is_line_of_log(contents.files, marked_ns)
             is_doubtful = not settings.remote_log_known or bool(settings.remote_log_prevented_by)
             if folder.state is FolderState.CURRENT and is_doubtful:
                 self._look_for_remote_part(name, folder.topic, contents, log_start_offsets.get(key), settings)
@@ -501,15 +501,3 @@ class _Listing:
                 self._notes.append(
                     Problem(file=name, rule="checkpoint", detail=detail, remedy=CHECKPOINT_FROM_BACKUP)
                 )
-
-
-def _is_as_old(files: Mapping[str, FileStat], written_ns: int) -> bool:
-    """Return whether a log with *files* was there when a checkpoint was written, so that its line is this log's.
-
-    A broker that makes a topic anew writes `partition.metadata` with the first records; the line of the deleted one
-    stays in `replication-offset-checkpoint` for some seconds.
-
-    Kafka: ReplicaManager.checkpointHighWatermarks, PartitionMetadataFile.maybeFlush.
-    """
-    metadata = files.get(PARTITION_METADATA)
-    return metadata is None or metadata.mtime_ns <= written_ns

@@ -15,6 +15,7 @@ from tests.brokers.sample_brokers import broker_of
 from tests.logs.samples import MARKER, Sample, unpack
 from tests.runs.command import run
 from tests.runs.driving import recover
+from tests.runs.verifying import damage_of, verified
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -121,7 +122,9 @@ def test_an_end_that_is_below_the_high_watermark(sample: Sample, tmp_path: Path)
         (plain_of(sample) / log_name(60).replace(".log", suffix)).unlink()
     size_bytes = (plain_of(sample) / log_name(28)).stat().st_size
     ended = Hole(first_offset=60, last_offset=92, before=log_name(28), position=size_bytes, is_at_end=True)
+    assert [one.rule for one in damage_of(verified(sample))] == ["high-watermark"]
     assert holes_of(sample) == [ended]
+    assert damage_of(verified(sample)) == []
     printed = asked(sample, tmp_path / "work", "GetOffsetShell", "--topic-partitions", "plain:0")
     assert printed.split() == ["plain:0:60"]
 
@@ -134,8 +137,11 @@ def test_the_high_watermark_of_a_deleted_topic_is_not_that_of_its_successor(samp
     marks.write_bytes(encode_offset_checkpoint(lines | {("plain", 0): 900}))
     made_ns = (plain_of(sample) / "partition.metadata").stat().st_mtime_ns
     os.utime(marks, ns=(made_ns - 1, made_ns - 1))
+    assert damage_of(verified(sample)) == []
     assert holes_of(sample) == []
+    assert damage_of(verified(sample)) == []
     unmark(sample)
     os.utime(marks, ns=(made_ns, made_ns))
+    assert [one.rule for one in damage_of(verified(sample))] == ["high-watermark"]
     (hole,) = holes_of(sample)
     assert (hole.first_offset, hole.last_offset) == (93, 899)
