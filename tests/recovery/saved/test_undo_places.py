@@ -11,7 +11,7 @@ import pytest
 
 import recovery
 from recovery.errors import UnsafeError
-from recovery.logdir.quarantine_place import UNDO_JOURNAL
+from recovery.logdir.quarantine_place import JOURNAL, UNDO_JOURNAL
 from recovery.saved.undo import undo
 from recovery.write.undo_notice import UNDO_NOTICE
 from tests.damage.mutilate import Victim
@@ -51,6 +51,28 @@ def test_a_notice_that_names_nothing_says_how_to_be_rid_of_it(samples: list[Samp
         undo([str(victim.log_dir)])
     (victim.log_dir / UNDO_NOTICE).unlink()
     recover(samples[0], [victim.log_dir])
+
+
+def test_commands_that_look_tell_of_a_recovery_that_was_interrupted(
+    samples: list[Sample], ram_path: Path
+) -> None:
+    """What it has cut is nowhere to be seen in the logs."""
+    victim = state_of(samples[0], "torn first segment", ram_path)
+    log_dirs = [str(victim.log_dir)]
+
+    def told() -> list[str]:
+        notes = [*recovery.verify(log_dirs).notes, *recovery.estimate(log_dirs, sample_bytes=0).notes]
+        return [note.text for note in notes if "a recovery has not ended" in note.text]
+
+    assert told() == []
+    for number in count(10, 5):
+        assert killed_at(number, lambda: recover(samples[0], [victim.log_dir]))
+        if (quarantine_of(victim.log_dir) / JOURNAL).exists():
+            break
+    assert len(told()) == 2
+    assert all(text.endswith("start the same recover again") for text in told())
+    recover(samples[0], [victim.log_dir])
+    assert told() == []
 
 
 def test_an_interrupted_undo_keeps_recoveries_with_other_quarantines_away(
