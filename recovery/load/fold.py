@@ -21,7 +21,6 @@ from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
 from recovery.load.model import (
     CutCause,
-    Hole,
     IndexProblem,
     PartitionOutcome,
     PartitionSource,
@@ -40,7 +39,7 @@ from recovery.load.small_files import (
     txn_index_problem,
 )
 from recovery.load.split import split_segment
-from recovery.load.stops import remedy_by_checking, words_of_a_wrong_marker
+from recovery.load.stops import remedy_by_checking, words_of_a_wrong_marker, words_of_kept_deletions
 from recovery.load.swaps import settle_leftovers
 from recovery.load.tree import PartitionTree
 from segfmt.checkpoint import encode_leader_epoch_checkpoint
@@ -373,6 +372,8 @@ class _Loader:
         tail = self._tail or (self._tree.size_bytes(last_log), 0)
         missing, why = missing_end(task, self._log_end_offset, last_log, tail, stock.cuts)
         holes = (*stock.holes, *missing)
+        kept = bases_of_missing(task, tuple(self._segments.values()), holes)
+        told = (words_of_kept_deletions(kept),) if kept else ()
         why = why or tuple(warn_of_lost_segments(task, self._log_end_offset, self._orphaned_indexes))
         return PartitionOutcome(
             log_start_offset=log_start_offset,
@@ -384,24 +385,22 @@ class _Loader:
             scanned_bytes=self._reader.scanned_bytes,
             recovered_bytes=sum(self._recovery.recovered.values()),
             tree=self._tree.nodes,
-            removed=self._removed(holes),
+            removed=self._removed(kept),
             cuts=stock.cuts,
             holes=holes,
             deleted_base_offsets=tuple(self._recovery.deleted),
             dropped_end_offset=self._recovery.dropped_end_offset,
             orphaned_indexes=tuple(self._orphaned_indexes),
-            warnings=(*self._warnings, *stock.warnings, *why),
+            warnings=(*self._warnings, *stock.warnings, *why, *told),
             checkpoints_log_start=is_remote or log_start_offset > first_base,
             is_loaded=not (task.is_delete_folder or task.is_stray_folder),
             producer_count=self._main_state.producer_count,
             topic_id=self._topic_id,
         )
 
-    def _removed(self, holes: Collection[Hole]) -> dict[str, RemovalKind]:
+    def _removed(self, kept_bases: Collection[int]) -> dict[str, RemovalKind]:
         """Return what has been removed; of files that were pending deletion, whether they may hold what is missing."""
-        stems = {
-            log_name(base).removesuffix(LOG_SUFFIX) for base in bases_of_missing(holes, self._task.files)
-        }
+        stems = {log_name(base).removesuffix(LOG_SUFFIX) for base in kept_bases}
         removed = self._tree.removed
         for name, kind in removed.items():
             if kind is RemovalKind.PENDING_DELETION and name.partition(".")[0] in stems:

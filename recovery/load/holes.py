@@ -5,20 +5,20 @@ A broker notices none of it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, pairwise, zip_longest
 
 from recovery.load.model import BatchSpan, Cut, FileStat, Hole, PartitionTask
-from recovery.load.segments import Segment, log_base_offsets, misnamed_logs, pending_bases
+from recovery.load.segments import Segment, live_bases, log_base_offsets, misnamed_logs, pending_bases
 from recovery.load.stops import (
-    words_of_a_cut_out,
     words_of_a_missing_end,
     words_of_an_acknowledged_cut,
     words_of_an_older_mark,
 )
 from segfmt import byte_layout
-from segfmt.filenames import DELETED_SUFFIX, FileKind, file_kind, log_name, read_offset
+from segfmt.filenames import DELETED_SUFFIX, log_name, read_offset
 from segfmt.java_text import LONG_MAX
 
 _MOST_HOLES = 100
@@ -48,11 +48,10 @@ def look_for_holes(
     if is_compacted:
         return lost, ()
     floor_offset = max(task.log_start_offset, task.cleaned_offset)
-    cut_out = tuple(find_cut_out(segments, task.files, floor_offset))
     there = (one for one in segments if not _is_made_of_misnamed(one, task.files))
     all_holes = chain(
         lost,
-        cut_out,
+        find_cut_out(segments, task.files, floor_offset),
         find_holes(there, floor_offset, batches_of),
         find_hidden(segments, floor_offset, is_empty),
     )
@@ -63,8 +62,11 @@ def look_for_holes(
         else ()
     )
     if is_compacted is None:
-        return (), (*more, *(f"{hole}; whether the topic is compacted is not known" for hole in holes))
-    return holes, (*more, *map(words_of_a_cut_out, cut_out))
+        doubt = "whether the topic is compacted is not known"
+        if not task.is_stray_folder:  # no setting is about it
+            doubt += ". Remedy: tell it by --topic-config (cleanup.policy)"
+        return (), (*more, *(f"{hole}; {doubt}" for hole in holes))
+    return holes, more
 
 
 def find_lost(
@@ -233,7 +235,7 @@ def find_hidden(
 def find_cut_out(
     segments: Sequence[Segment], files: Mapping[str, FileStat], floor_offset: int
 ) -> Iterator[Hole]:
-    """Yield the offsets from *floor_offset* on of segments that are pending deletion while later ones are not.
+    """Yield the offsets from *floor_offset* on of segments that were pending deletion while later ones were not.
 
     A broker that truncates a log renames the segments in order. Killed meanwhile, it leaves those behind in place, and
     loads them at the next start. What lies between two recovered segments is left to `find_holes`.
@@ -244,26 +246,50 @@ def find_cut_out(
 
     Kafka: LocalLog.truncateTo, LocalLog.removeAndDeleteSegments.
     """
-    yield from _between(segments, pending_bases(files), floor_offset)
+    left = {segment.base_offset: segment for segment in segments}
+    pending = pending_bases(files)
+    for base, following in pairwise(live_bases(files)) if pending else ():
+        bases = [one for one in pending if base < one < following]
+        scans = [left[one].scan if one in left else None for one in (base, following)]
+        if bases and None in scans:
+            known_end = 0 if scans[0] is None else scans[0].last_offset + 1
+            first_offset = max(min(bases), known_end, floor_offset)
+            if first_offset < following:
+                yield Hole(first_offset=first_offset, last_offset=following - 1, before=log_name(following))
 
 
-def bases_of_missing(holes: Collection[Hole], files: Mapping[str, FileStat]) -> frozenset[int]:
-    """Return the base offsets of segments that are pending deletion and may hold offsets that are missing.
+def bases_of_missing(
+    task: PartitionTask, segments: Sequence[Segment], holes: Collection[Hole]
+) -> frozenset[int]:
+    """Return the base offsets of segments that are pending deletion and may hold what no other segment has.
+
+    Those that a broker was to delete because they are old, or compacted into others, do not.
 
     Args:
-        files: what was in the folder.
+        segments: of the log, ascending.
     """
-    deleted = pending_bases(files) if holes else []
-    if not deleted:
-        return frozenset()
-    live = [read_offset(name) for name in files if file_kind(name) is FileKind.LOG]
-    kept: set[int] = set()
+    pending, live = [] if task.is_delete_folder else pending_bases(task.files), live_bases(task.files)
+    floor_offset = max(task.log_start_offset, task.cleaned_offset)
+    kept = {
+        base
+        for base in pending
+        if live and live[0] < base < live[-1] and base not in live and base >= floor_offset
+        if not _has(segments, base)
+    }
     for hole in holes:
-        first, last = hole.first_offset, hole.last_offset
-        before = max((base for base in deleted if base <= first), default=-1)
-        is_superseded = any(before < base <= first for base in live)
-        kept |= {base for base in deleted if first < base <= last or (base == before and not is_superseded)}
+        kept |= {
+            base
+            for base in pending
+            if base <= hole.last_offset and not any(base < one <= hole.first_offset for one in live)
+        }
     return frozenset(kept)
+
+
+def _has(segments: Sequence[Segment], offset: int) -> bool:
+    """Return whether the segment in which a broker looks for *offset* was recovered, and goes on to it."""
+    at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    scan = segments[at].scan if at >= 0 else None
+    return scan is not None and scan.last_offset >= offset
 
 
 def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:

@@ -25,6 +25,8 @@ from segfmt.errors import FileNameError
 from segfmt.filenames import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
+    FileKind,
+    file_kind,
     log_name,
     offset_index_name,
     read_offset,
@@ -63,6 +65,11 @@ def misnamed_logs(names: Iterable[str]) -> dict[str, str]:
                 if right != name:
                     misnamed[name] = right
     return misnamed
+
+
+def live_bases(files: Iterable[str]) -> list[int]:
+    """Return the base offsets of the segments among *files*, ascending, as a broker reads them from names."""
+    return sorted({read_offset(name) for name in files if file_kind(name) is FileKind.LOG})
 
 
 def pending_bases(files: Mapping[str, FileStat]) -> list[int]:

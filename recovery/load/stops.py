@@ -5,9 +5,11 @@ One table of texts, so that the report, the log lines and the refusals agree.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
-from recovery.load.model import CutCause, Hole, PartitionTask
+from recovery.load.model import CutCause, PartitionTask
 from recovery.load.segments import first_unflushed, log_base_offsets, pending_bases
 from recovery.problem import ProblemRule
 from segfmt.filenames import (
@@ -144,8 +146,9 @@ def words_of_a_missing_end(task: PartitionTask, log_end_offset: int, *, is_hole:
     cut_off = [base for base in pending_bases(task.files) if base in ends]
     if cut_off:
         why = (
-            "the broker itself had truncated it, most likely to its leader's, and may have fetched other records since;"
-            f" its segments from offset {min(cut_off)} on are .deleted files, which are kept in quarantine"
+            f"its segments from offset {min(cut_off)} on are .deleted files: the broker had truncated it, most likely "
+            "to its leader's, and may have fetched other records since, or a recovery had cut it, the broker's own or "
+            "one of this tool"
         )
     elif is_of_point:
         why = "its last flushed segments are gone, or the broker was killed while it truncated the log to its leader's"
@@ -181,12 +184,18 @@ def words_of_an_older_mark(task: PartitionTask, log_end_offset: int) -> tuple[st
     )
 
 
-def words_of_a_cut_out(hole: Hole) -> str:
-    """Return what offsets mean that are missing because their segments are pending deletion, and later ones are not."""
+def words_of_kept_deletions(bases: Collection[int]) -> str:
+    """Return what becomes of segments that were pending deletion and may hold what no other has.
+
+    Args:
+        bases: their base offsets, at least one.
+    """
+    files = "the .deleted file" if len(bases) == 1 else f"{len(bases)} .deleted files"
     return (
-        f"the segments with offsets {hole.first_offset} to {hole.last_offset} are .deleted files, and later ones are "
-        "not: a broker was killed while it truncated the log, most likely to its leader's. They are kept in "
-        "quarantine. Remedy: compare with the other replicas"
+        f"{files} from offset {min(bases)} on may hold what no other segment has: kept in quarantine. A broker that is "
+        "killed soon after it has truncated a log, most likely to its leader's, leaves such files. Remedy: compare "
+        "with the other replicas; to have the records back, take this run back with undo, remove .deleted from the "
+        "names of these files and of their indexes, recover again"
     )
 
 

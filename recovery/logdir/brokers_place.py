@@ -30,7 +30,7 @@ from segfmt.filenames import (
     read_offset,
 )
 
-LOG_DIR_FILES = frozenset(
+BROKER_TRACES = frozenset(
     {
         META_PROPERTIES,
         RECOVERY_POINT_CHECKPOINT,
@@ -72,7 +72,7 @@ def brokers_place_of(path: str, log_dirs: Iterable[str] = ()) -> BrokersPlace | 
         if is_inside(path, log_dir):
             return BrokersPlace(log_dir, is_log_dir=True)
     for above in _upwards(path):
-        if any(is_file(os.path.join(above, name)) for name in LOG_DIR_FILES):
+        if any(is_file(os.path.join(above, name)) for name in BROKER_TRACES):
             return BrokersPlace(above, is_log_dir=True)
         if _is_partitions_folder(above):
             return BrokersPlace(above, is_log_dir=False)

@@ -15,7 +15,7 @@ from recovery.broker.config import LOG_DIRS_OPTION, BrokerConfig, misspelled
 from recovery.broker.cordons import Cordons, find_cordons
 from recovery.broker.settings import Layer
 from recovery.errors import UnsafeError, UsageError
-from recovery.logdir.brokers_place import LOG_DIR_FILES, brokers_place_of, is_inside, refuse_brokers_place
+from recovery.logdir.brokers_place import BROKER_TRACES, brokers_place_of, is_inside, refuse_brokers_place
 from recovery.logdir.choice import PartitionChoice
 from recovery.logdir.quarantine_place import possible_roots
 from recovery.read.file_system import absolute, is_folder, is_link, is_same, is_there, nearest
@@ -247,7 +247,7 @@ def is_foreign(path: str) -> bool:
     Raises:
         OSError: it cannot be listed.
     """
-    return LOG_DIR_FILES.isdisjoint(os.listdir(path))
+    return BROKER_TRACES.isdisjoint(os.listdir(path))
 
 
 def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ class _Planner:
 
     def _is_pending_deletion(self, name: str) -> bool:
         """Whether *name* was pending deletion: no commit knows of it, so even an empty one must be saved."""
-        return self._outcome.removed.get(name) is RemovalKind.PENDING_DELETION
+        return self._outcome.removed.get(name) in (RemovalKind.PENDING_DELETION, RemovalKind.CUT_OFF)
 
     def _offsets_of(self, name: str) -> tuple[int, int]:
         cuts = self._cuts.get(name, ())

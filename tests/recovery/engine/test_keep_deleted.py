@@ -47,6 +47,28 @@ def test_what_may_hold_missing_offsets_is_kept_unasked(tmp_path: Path) -> None:
     after = tree_of(tmp_path)
     assert {name: data for name, data in after.items() if ".quarantine" not in name} == before
 
+    assert "to have the records back, take this run back with undo, remove .deleted" in " ".join(
+        found.warnings
+    )
+    for path in folder.glob("*.deleted"):
+        path.rename(folder / path.name.removesuffix(".deleted"))
+    again = _recover(sample, keep_deleted=False)
+    assert (again.exit_code, [hole for one in again.partitions for hole in one.holes]) == (0, [])
+
+
+def test_an_empty_index_of_what_is_kept_comes_back_as_well(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    (folder,) = (log_dir / "plain-0" for log_dir in sample.log_dirs if (log_dir / "plain-0").exists())
+    for log_dir in sample.log_dirs:
+        (log_dir / ".kafka_cleanshutdown").unlink()
+    for path in sorted(folder.glob("00000000000000000028.*")):
+        path.rename(f"{path}.deleted")
+    (folder / "00000000000000000028.txnindex.deleted").touch()
+    before = tree_of(tmp_path)
+    _recover(sample, keep_deleted=False)
+    assert run("undo", "-c", sample.config).exit_code == 0
+    assert {name: data for name, data in tree_of(tmp_path).items() if ".quarantine" not in name} == before
+
 
 @pytest.mark.parametrize("keep_deleted", [False, True])
 def test_pending_deletions_go_and_are_kept_only_on_request(tmp_path: Path, keep_deleted: bool):
