@@ -154,7 +154,7 @@ class PartitionCheck:
         self._aborts.append(
             _Aborts(
                 file=txn_index_name(task.base_offset),
-                known=known_aborts(expected, begins),
+                known=known_aborts(expected, begins, [run.first_offset for run in result.epoch_runs[1:]]),
                 was_complete=was_complete,
                 end_offset=end_offset,
             )
@@ -291,7 +291,7 @@ class PartitionCheck:
     def _judge_indexes(self) -> None:
         names = self.files.names
         self._judge_active_indexes()
-        for result, aborts in zip(self._results, self._aborts, strict=True):
+        for number, (result, aborts) in enumerate(zip(self._results, self._aborts, strict=True)):
             base, is_flushed = result.task.base_offset, result.task.is_flushed
             for name in (offset_index_name(base), time_index_name(base)):
                 if name not in names and result.batch_count:
@@ -302,7 +302,7 @@ class PartitionCheck:
                         is_flushed=is_flushed,
                     )
             data = self.files.transaction_indexes.get(base)
-            known = aborts.known
+            known = aborts.known.ended_at(self._next_epoch(number))
             if self._earlier_ends is not None:
                 known = known.before(self._earlier_ends.get(base, base))
             if data is None and (not len(known.entries) or aborts.file in self._unread_files):
@@ -317,6 +317,19 @@ class PartitionCheck:
                 is_compacted=self._is_compacted,
             )
             self.findings += [replace(finding, is_flushed=is_flushed) for finding in findings]
+
+    def _next_epoch(self, number: int) -> int:
+        """Return where, behind a segment, the next leader epoch begins or the log ends; the greatest int64 if neither.
+
+        Of tiered storage: the last segment there is not the last one of the log.
+        """
+        result = self._results[number]
+        if number + 1 == len(self._results):
+            return LONG_MAX if result.task.is_tiered else self._aborts[number].end_offset
+        following = self._results[number + 1]
+        runs = result.epoch_runs[-1:] + following.epoch_runs[:1]
+        is_another = len(runs) == 2 and runs[0].epoch != runs[1].epoch
+        return following.task.base_offset if is_another else LONG_MAX
 
     def _judge_active_indexes(self) -> None:
         """Find indexes that a broker does not map at a clean start. Kafka: AbstractIndex.resize."""

@@ -22,15 +22,22 @@ class KnownAborts(NamedTuple):
         entries: as a leader enters them, ABORTED_TXN_DTYPE, shape (n,).
         next_begins: the first offset behind each marker at which a transaction of another producer begins in the
             segment, int64, shape (n,); the greatest one without any. Right only where none of another is open there.
+        next_epochs: the first offset behind each marker from which on a follower may have truncated the log, as the
+            next leader epoch begins there, or the log ends; int64, shape (n,); the greatest one without any.
     """
 
     entries: Entries
     next_begins: npt.NDArray[np.int64]
+    next_epochs: npt.NDArray[np.int64]
 
     def before(self, end_offset: int) -> KnownAborts:
         """Return those whose markers are before *end_offset*."""
         is_before = self.entries["last_offset"] < end_offset
-        return KnownAborts(self.entries[is_before], self.next_begins[is_before])
+        return KnownAborts(self.entries[is_before], self.next_begins[is_before], self.next_epochs[is_before])
+
+    def ended_at(self, offset: int) -> KnownAborts:
+        """Return the same where the next leader epoch begins at *offset*, behind the segment, or the log ends."""
+        return self._replace(next_epochs=np.minimum(self.next_epochs, offset))
 
 
 def txn_begins(scan: RawScan) -> npt.NDArray[np.int64]:
@@ -44,10 +51,15 @@ def txn_begins(scan: RawScan) -> npt.NDArray[np.int64]:
     return begins[np.argsort(begins[:, 0], kind="stable")]
 
 
-def known_aborts(entries: Sequence[Entries], begins: Sequence[npt.NDArray[np.int64]]) -> KnownAborts:
+def known_aborts(
+    entries: Sequence[Entries], begins: Sequence[npt.NDArray[np.int64]], epoch_starts: Sequence[int]
+) -> KnownAborts:
     """Return the aborts of a segment from those of its pieces, with the offsets where transactions begin.
 
     One that is open where a piece begins has a begin there, too: it does not matter, see `KnownAborts.next_begins`.
+
+    Args:
+        epoch_starts: where leader epochs begin in the segment, ascending.
     """
     merged = np.concatenate([np.empty(0, ABORTED_TXN_DTYPE), *entries])
     offsets, owners = np.concatenate([*begins, np.array([[LONG_MAX, NO_PRODUCER_ID]])]).T
@@ -56,7 +68,11 @@ def known_aborts(entries: Sequence[Entries], begins: Sequence[npt.NDArray[np.int
     next_of_others = changes[np.searchsorted(changes[:-1], np.arange(len(owners)), side="right")]
     rows = np.searchsorted(offsets, merged["last_offset"], side="right")
     is_own = owners[rows] == merged["producer_id"]
-    return KnownAborts(merged, offsets[np.where(is_own, next_of_others[rows], rows)])
+    next_begins = offsets[np.where(is_own, next_of_others[rows], rows)]
+    epochs = np.array([*epoch_starts, LONG_MAX])
+    return KnownAborts(
+        merged, next_begins, epochs[np.searchsorted(epochs, merged["last_offset"], side="right")]
+    )
 
 
 def check_transaction_index(
@@ -82,8 +98,10 @@ def check_transaction_index(
     """
     findings = []
     by_marker = {
-        (int(row["producer_id"]), int(row["last_offset"])): (row, next_begin)
-        for row, next_begin in zip(known.entries, known.next_begins.tolist(), strict=True)
+        (int(row["producer_id"]), int(row["last_offset"])): (row, next_begin, next_epoch)
+        for row, next_begin, next_epoch in zip(
+            known.entries, known.next_begins.tolist(), known.next_epochs.tolist(), strict=True
+        )
     }
     last = -1
     for number, entry in enumerate(entries):
@@ -128,7 +146,7 @@ def _malformed_text(entry: np.void, *, base_offset: int, last_offset_before: int
 
 def _contradiction_text(
     entry: np.void,
-    expected: tuple[np.void, int] | None,
+    expected: tuple[np.void, int, int] | None,
     *,
     end_offset: int,
     is_complete: bool,
@@ -136,7 +154,7 @@ def _contradiction_text(
 ) -> str | None:
     """Return why an entry is not of its log, None if it may be.
 
-    *expected*: that of its marker, and where the next transaction begins; None without one.
+    *expected*: that of its marker, and where the next transaction and the next leader epoch begin; None without one.
     """
     first, last, stable = (int(entry[name]) for name in ("first_offset", "last_offset", "last_stable_offset"))
     if last >= end_offset:
@@ -145,21 +163,25 @@ def _contradiction_text(
         return None
     if expected is None:
         return f"no abort marker of producer {entry['producer_id']} at offset {last}" if is_complete else None
-    row, next_begin = expected
+    row, next_begin, next_epoch = expected
     if first != int(row["first_offset"]):
         return f"first offset {first}, the transaction begins at {row['first_offset']}"
-    if is_complete and not _may_be_stable(stable, int(row["last_stable_offset"]), last, next_begin):
-        return f"last stable offset {stable}"
+    right = int(row["last_stable_offset"])
+    if is_complete and not _may_be_stable(stable, right, last, next_begin, next_epoch):
+        return f"last stable offset {stable}, by the log it was {right}"
     return None
 
 
-def _may_be_stable(stable: int, expected: int, last: int, next_begin: int) -> bool:
-    """Return whether a broker may have entered *stable* for a marker at *last*, where *expected* is what a leader does.
+def _may_be_stable(stable: int, right: int, last: int, next_begin: int, next_epoch: int) -> bool:
+    """Return whether a broker may have entered *stable* for a marker at *last*, where *right* is what a leader enters.
 
     A follower appends many batches at once, and enters their aborts afterwards. Then it knows of transactions that
     began behind the marker; if none of another producer is open from before, the first of those of others is where it
-    sees the log as stable.
+    sees the log as stable. That one may have been cut since: a follower truncates its log where that of the next leader
+    epoch differs, and leaves the entry as it is.
 
-    Kafka: UnifiedLog.append, ProducerStateManager.lastStableOffset.
+    Kafka: UnifiedLog.append, ProducerStateManager.lastStableOffset, TransactionIndex.truncateTo.
     """
-    return stable == expected or (expected == last + 1 and stable == next_begin)
+    if stable == right:
+        return True
+    return right == last + 1 and (stable == next_begin or next_epoch <= min(stable, next_begin))

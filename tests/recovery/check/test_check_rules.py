@@ -245,10 +245,10 @@ class TestTimeIndex:
 class TestTransactionIndex:
     EXPECTED = np.array([(0, 7, 100, 119, 120), (0, 8, 105, 129, 130)], ABORTED_TXN_DTYPE)
 
-    def check(self, *entries: tuple[int, ...], **fields: object) -> list[str]:
+    def check(self, *entries: tuple[int, ...], next_epoch: int = LONG_MAX, **fields: object) -> list[str]:
         known = {"base_offset": 100, "end_offset": 150, "is_complete": True, "is_compacted": False}
         made = np.array(list(entries), ABORTED_TXN_DTYPE)
-        aborts = KnownAborts(self.EXPECTED, np.array([140, LONG_MAX]))
+        aborts = KnownAborts(self.EXPECTED, np.array([140, LONG_MAX]), np.array([next_epoch, LONG_MAX]))
         return [one.rule for one in check_transaction_index("x", made, aborts, **(known | fields))]
 
     def test_the_expected_ones(self) -> None:
@@ -290,12 +290,29 @@ class TestTransactionIndex:
         entries = [(0, 7, 100, 119, stable), self.EXPECTED.tolist()[1]]
         assert self.check(*entries) == ([] if is_right else ["transaction-index-entry"])
 
+    @pytest.mark.parametrize(
+        ("next_epoch", "stable", "is_right"),
+        [
+            (135, 134, False), (135, 135, True), (135, 160, True), (135, 120, True), (135, 119, False),
+            (140, 141, True), (141, 142, False), (141, 140, True),
+        ],
+    )  # fmt: skip
+    def test_the_transaction_that_it_knew_of_may_have_been_cut_where_the_next_leader_epoch_begins(
+        self, next_epoch: int, stable: int, is_right: bool
+    ) -> None:
+        entries = [(0, 7, 100, 119, stable), self.EXPECTED.tolist()[1]]
+        assert self.check(*entries, next_epoch=next_epoch) == (
+            [] if is_right else ["transaction-index-entry"]
+        )
+
     def test_it_knows_as_well_of_one_that_is_open_from_before(self) -> None:
         expected = np.array([(0, 7, 100, 119, 105)], ABORTED_TXN_DTYPE)
         known = {"base_offset": 100, "end_offset": 150, "is_complete": True, "is_compacted": False}
         made = np.array([(0, 7, 100, 119, 121)], ABORTED_TXN_DTYPE)
-        (found,) = check_transaction_index("x", made, KnownAborts(expected, np.array([121])), **known)
-        assert (found.rule, found.detail) == ("transaction-index-entry", "last stable offset 121")
+        aborts = KnownAborts(expected, np.array([121]), np.array([120]))
+        (found,) = check_transaction_index("x", made, aborts, **known)
+        detail = "last stable offset 121, by the log it was 105"
+        assert (found.rule, found.detail) == ("transaction-index-entry", detail)
 
     def test_the_next_begin_is_that_of_another_producer(self) -> None:
         begins = np.array([(100, 7), (105, 8), (120, 7), (125, 7), (130, 7), (135, 9)])
@@ -304,12 +321,15 @@ class TestTransactionIndex:
             ([entries], [begins]),
             ([entries[:1], entries[1:]], [begins[:3], np.empty((0, 2), np.int64), begins[3:]]),
         )
-        for known in (known_aborts(*one) for one in pieces):
+        for known in (known_aborts(*one, [126, 130]) for one in pieces):
             assert known.entries.tolist() == entries.tolist()
             assert known.next_begins.tolist() == [135, 130, 135]
-        assert known_aborts([entries[2:]], [begins[:5]]).next_begins.tolist() == [LONG_MAX]
-        assert known_aborts([entries], []).next_begins.tolist() == [LONG_MAX] * 3
-        assert known_aborts([], [begins]).next_begins.tolist() == []
+            assert known.next_epochs.tolist() == [126, 130, LONG_MAX]
+            assert known.ended_at(140).next_epochs.tolist() == [126, 130, 140]
+            assert known.before(127).next_epochs.tolist() == [126, 130]
+        assert known_aborts([entries[2:]], [begins[:5]], []).next_begins.tolist() == [LONG_MAX]
+        assert known_aborts([entries], [], []).next_begins.tolist() == [LONG_MAX] * 3
+        assert known_aborts([], [begins], []).next_begins.tolist() == []
 
     def test_what_began_before_the_log_is_not_known(self) -> None:
         entries = [(0, 9, 3, 110, 111), *self.EXPECTED.tolist()]
