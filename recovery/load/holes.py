@@ -18,7 +18,7 @@ from recovery.load.stops import (
     words_of_an_older_mark,
 )
 from segfmt import byte_layout
-from segfmt.filenames import DELETED_SUFFIX, log_name, read_offset
+from segfmt.filenames import DELETED_SUFFIX, SWAP_SUFFIX, log_name, read_offset
 from segfmt.java_text import LONG_MAX
 
 _MOST_HOLES = 100
@@ -274,7 +274,7 @@ def bases_of_missing(
         base
         for base in pending
         if live and live[0] < base < live[-1] and base not in live and base >= floor_offset
-        if not _has(segments, base)
+        if not (_has(segments, base) or _was_compacted_into(task, segments, base))
     }
     for hole in holes:
         kept |= {
@@ -287,9 +287,31 @@ def bases_of_missing(
 
 def _has(segments: Sequence[Segment], offset: int) -> bool:
     """Return whether the segment in which a broker looks for *offset* was recovered, and goes on to it."""
+    segment = _floor(segments, offset)
+    return segment is not None and segment.scan is not None and segment.scan.last_offset >= offset
+
+
+def _was_compacted_into(task: PartitionTask, segments: Sequence[Segment], offset: int) -> bool:
+    """Return whether the segment in which a broker looks for *offset* took the place of those that had it.
+
+    The cleaner makes one of several, with the base offset of the first of them, which is pending deletion as well.
+
+    Kafka: Cleaner.cleanSegments, LocalLog.replaceSegments.
+    """
+    segment = _floor(segments, offset)
+    may_be = task.is_stray_folder or task.settings.is_compacted is not False
+    replaced = log_base_offsets(
+        name.removesuffix(suffix)
+        for suffix in (DELETED_SUFFIX, SWAP_SUFFIX)
+        for name in task.files
+        if name.endswith(suffix)
+    )
+    return may_be and segment is not None and segment.base_offset in replaced.values()
+
+
+def _floor(segments: Sequence[Segment], offset: int) -> Segment | None:
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-    scan = segments[at].scan if at >= 0 else None
-    return scan is not None and scan.last_offset >= offset
+    return segments[at] if at >= 0 else None
 
 
 def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:

@@ -419,6 +419,20 @@ class TestHoles:
             kinds = {base: outcome.removed[name(base, ".log.deleted")].name for base in (10, 20)}
             assert {base for base, kind in kinds.items() if kind == "CUT_OFF"} == kept
 
+    @pytest.mark.parametrize("recovery_point", [0, 35, 50])
+    def test_what_the_cleaner_has_just_put_into_one_is_none(self, recovery_point: int) -> None:
+        """The broker was killed before it wrote `cleaner-offset-checkpoint`."""
+        files = five_segments()
+        for base in (10, 20):
+            files[name(base, ".log.deleted")] = files.pop(name(base))
+        for cleaned in (
+            files | {name(0, ".log.deleted"): b"z"},
+            {name(0, ".log.swap") if file == name(0) else file: data for file, data in files.items()},
+        ):
+            for settings in (COMPACTED, UNKNOWN):
+                outcome = Folded(cleaned, settings=settings, recovery_point=recovery_point).outcome
+                assert outcome.removed[name(20, ".log.deleted")].name == "PENDING_DELETION"
+
     def test_segments_pending_deletion_that_a_recovered_one_covers_are_none(self) -> None:
         files = partition({0: segment(0, 30), 30: segment(30)}) | {name(10, ".log.deleted"): b"z"}
         for settings in (PLAIN, COMPACTED, LogSettings()):
