@@ -314,7 +314,7 @@ class PartitionCheck:
                 base_offset=base,
                 end_offset=aborts.end_offset if result.is_whole else LONG_MAX,
                 is_complete=aborts.was_complete,
-                is_compacted=self._is_compacted,
+                is_compacted=self._may_lack_batches,
             )
             self.findings += [replace(finding, is_flushed=is_flushed) for finding in findings]
 
@@ -398,6 +398,14 @@ class PartitionCheck:
     @property
     def _is_compacted(self) -> bool:
         return not self.facts.is_contiguous or any(result.has_compacted for result in self._results)
+
+    @cached_property
+    def _may_lack_batches(self) -> bool:
+        """Whether batches may have been compacted away. Where no offset is missing, none was, whatever the policy."""
+        if self.facts.is_contiguous:
+            return self._is_compacted
+        has_gaps = bool(find_gaps(self._results, (), self.files.names, self._unread))
+        return has_gaps or any(result.has_compacted for result in self._results)
 
     @property
     def _has_lines(self) -> bool:
