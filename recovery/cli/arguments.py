@@ -6,6 +6,7 @@ They are declared and read here once, so that every command spells them alike.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -186,10 +187,12 @@ def observer_options(arguments: argparse.Namespace) -> ObserverOptions:
     """Return what `add_watching_arguments` has declared.
 
     Raises:
-        UsageError: as `textfile_of`; or there is an address, and nothing is served.
+        UsageError: as `textfile_of`; or there is an address, and nothing is served; or the environment puts kernels
+            into a log dir.
     """
     from recovery.watch.open import ObserverOptions
 
+    _refuse_kernel_folder(arguments)
     given = {
         "metrics_port": arguments.metrics_port,
         "metrics_host": arguments.metrics_host,
@@ -233,6 +236,17 @@ def refuse_written_file(option: str, path: str, arguments: argparse.Namespace) -
         if (read := getattr(arguments, name, None)) and is_same(path, read):
             raise UsageError(f"{option} {path}: this is the file of {given}. Remedy: name another file")
     refuse_brokers_place(f"{option} {path}", path, _named_log_dirs(arguments), kind="file")
+
+
+def _refuse_kernel_folder(arguments: argparse.Namespace) -> None:
+    """Refuse a folder for kernels that the environment names, if it lies in a log dir or in a partition's folder."""
+    from native import kernels
+    from recovery.logdir.brokers_place import refuse_brokers_place
+
+    for name in (kernels.CACHE_ENVIRONMENT, "NUMBA_CACHE_DIR"):
+        if path := os.environ.get(name):
+            refuse_brokers_place(f"{name}={path}", path, _named_log_dirs(arguments))
+            return  # the first one counts
 
 
 def _named_log_dirs(arguments: argparse.Namespace) -> list[str]:

@@ -105,8 +105,8 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
     """Return the absolute path of `--quarantine-dir`, None if it is not given.
 
     Raises:
-        UsageError: it is not a folder, or it is empty: that comes from an unset shell variable, and does not mean the
-            present folder.
+        UsageError: it is not a folder, or a URL, or it is empty: that comes from an unset shell variable, and does not
+            mean the present folder.
     """
     if quarantine_dir == "":
         raise UsageError(
@@ -115,6 +115,11 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
         )
     if quarantine_dir is None:
         return None
+    if "://" in quarantine_dir:
+        raise UsageError(
+            f"--quarantine-dir {quarantine_dir}: a path is needed, and this is a URL. Remedy: name a folder of this "
+            "machine"
+        )
     path = absolute(quarantine_dir)
     if is_there(path) and not is_folder(path):
         raise UsageError(f"--quarantine-dir {path}: not a folder. Remedy: choose another place")

@@ -262,6 +262,31 @@ def test_no_kernels_in_a_log_dir(name: str, sample: Sample) -> None:
     assert footprint(sample.root) == found
 
 
+@pytest.mark.parametrize("variable", ["KAFKA_LOG_RECOVERY_KERNEL_CACHE", "NUMBA_CACHE_DIR"])
+@pytest.mark.parametrize("command", ["recover --dry-run", "verify", "archive copy"])
+def test_no_kernels_that_the_environment_puts_there(
+    command: str, variable: str, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KAFKA_LOG_RECOVERY_KERNEL_CACHE", raising=False)
+    place = sample.log_dirs[0] / "kernels"
+    monkeypatch.setenv(variable, str(place))
+    done = run(*arguments_of(command, sample))
+    assert_refused(
+        done, f"{variable}={place}: inside the log dir {sample.log_dirs[0]}", "Remedy: choose a folder"
+    )
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("command", ["recover", "archive restore"])
+def test_quarantine_is_no_url(command: str, sample: Sample, tmp_path: Path) -> None:
+    found = footprint(tmp_path)
+    done = run(*arguments_of(command, sample), "--quarantine-dir", f"file://{tmp_path}/kept")
+    assert_refused(
+        done, f"--quarantine-dir file://{tmp_path}/kept: a path is needed, and this is a URL. Remedy: "
+    )
+    assert footprint(tmp_path) == found
+
+
 @pytest.mark.parametrize("command", ["archive verify", "archive recover"])
 @pytest.mark.parametrize("name", ["old-v0-0/00000000000000000000.log", "old-v0-0/new", "spark.log"])
 def test_no_messages_of_spark_in_a_log_dir(command: str, name: str, sample: Sample, tmp_path: Path) -> None:
