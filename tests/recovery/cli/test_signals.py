@@ -42,14 +42,6 @@ class Large:
     duration_s: float
 
 
-@pytest.fixture(scope="module", autouse=True)
-def hangups_are_not_ignored() -> Iterator[None]:
-    """As `nohup` around the tests would have it, for every command that they start."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Large]:
     root = tmp_path_factory.mktemp("large")

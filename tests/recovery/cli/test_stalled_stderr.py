@@ -31,14 +31,6 @@ TERMINAL_BYTES = 4095
 LOOKS = 8
 
 
-@pytest.fixture(autouse=True)
-def hangups_are_not_ignored() -> Iterator[None]:
-    """As `nohup` around the tests would have it, for every command that they start."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 @dataclass(frozen=True, slots=True)
 class Unread:
     """A pipe or a terminal that nobody reads."""
