@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def hangups_are_not_ignored() -> Iterator[None]:
     """As `nohup` around the tests would have it, for every command that they start."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
