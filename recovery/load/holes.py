@@ -5,7 +5,7 @@ A broker notices none of it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, pairwise, zip_longest
@@ -97,10 +97,11 @@ def _between(
     Args:
         is_all: whether also between segments that were both recovered, which `find_holes` compares.
     """
+    bases = sorted(lost)
     for segment, following in pairwise(segments) if lost else ():
-        bases = [base for base in lost if segment.base_offset < base < following.base_offset]
-        if bases and (is_all or segment.scan is None or following.scan is None):
-            yield from _hole(min(bases), following.base_offset, following, floor_offset)
+        first = _first_between(bases, segment.base_offset, following.base_offset)
+        if first is not None and (is_all or segment.scan is None or following.scan is None):
+            yield from _hole(first, following.base_offset, following, floor_offset)
 
 
 def _lost_bases(task: PartitionTask, orphaned_indexes: Iterable[str]) -> list[int]:
@@ -246,16 +247,22 @@ def find_cut_out(
 
     Kafka: LocalLog.truncateTo, LocalLog.removeAndDeleteSegments.
     """
-    left = {segment.base_offset: segment for segment in segments}
     pending = pending_bases(files)
+    left = {segment.base_offset: segment for segment in segments} if pending else {}
     for base, following in pairwise(live_bases(files)) if pending else ():
-        bases = [one for one in pending if base < one < following]
+        first_pending = _first_between(pending, base, following)
         scans = [left[one].scan if one in left else None for one in (base, following)]
-        if bases and None in scans:
+        if first_pending is not None and None in scans:
             known_end = 0 if scans[0] is None else scans[0].last_offset + 1
-            first_offset = max(min(bases), known_end, floor_offset)
+            first_offset = max(first_pending, known_end, floor_offset)
             if first_offset < following:
                 yield Hole(first_offset=first_offset, last_offset=following - 1, before=log_name(following))
+
+
+def _first_between(bases: Sequence[int], base: int, following: int) -> int | None:
+    """Return the first of *bases*, ascending, that is above *base* and below *following*."""
+    at = bisect_right(bases, base)
+    return bases[at] if at < len(bases) and bases[at] < following else None
 
 
 def bases_of_missing(
@@ -268,50 +275,47 @@ def bases_of_missing(
     Args:
         segments: of the log, ascending.
     """
-    pending, live = [] if task.is_delete_folder else pending_bases(task.files), live_bases(task.files)
+    pending = [] if task.is_delete_folder else pending_bases(task.files)
+    live = live_bases(task.files) if pending else []
     floor_offset = max(task.log_start_offset, task.cleaned_offset)
-    kept = {
-        base
-        for base in pending
-        if live and live[0] < base < live[-1] and base not in live and base >= floor_offset
-        if not (_has(segments, base) or _was_compacted_into(task, segments, base))
-    }
+    compacted = _compacted_into(task) if pending else frozenset()
+    kept = set()
+    for base in pending:
+        at = bisect_left(live, base)
+        is_between = 0 < at < len(live) and live[at] != base
+        if is_between and base >= floor_offset and not _is_covered(segments, base, compacted):
+            kept.add(base)
     for hole in holes:
-        kept |= {
-            base
-            for base in pending
-            if base <= hole.last_offset and not any(base < one <= hole.first_offset for one in live)
-        }
+        count = bisect_right(live, hole.first_offset)  # of those that begin up to there
+        kept |= {base for base in pending if base <= hole.last_offset and bisect_right(live, base) >= count}
     return frozenset(kept)
 
 
-def _has(segments: Sequence[Segment], offset: int) -> bool:
-    """Return whether the segment in which a broker looks for *offset* was recovered, and goes on to it."""
-    segment = _floor(segments, offset)
-    return segment is not None and segment.scan is not None and segment.scan.last_offset >= offset
+def _compacted_into(task: PartitionTask) -> frozenset[int]:
+    """Return the base offsets of segments that may have taken the place of several.
 
-
-def _was_compacted_into(task: PartitionTask, segments: Sequence[Segment], offset: int) -> bool:
-    """Return whether the segment in which a broker looks for *offset* took the place of those that had it.
-
-    The cleaner makes one of several, with the base offset of the first of them, which is pending deletion as well.
+    The cleaner makes one of them, with the base offset of the first, which is pending deletion as well.
 
     Kafka: Cleaner.cleanSegments, LocalLog.replaceSegments.
     """
-    segment = _floor(segments, offset)
-    may_be = task.is_stray_folder or task.settings.is_compacted is not False
-    replaced = log_base_offsets(
+    if task.settings.is_compacted is False and not task.is_stray_folder:
+        return frozenset()
+    stems = (
         name.removesuffix(suffix)
-        for suffix in (DELETED_SUFFIX, SWAP_SUFFIX)
         for name in task.files
+        for suffix in (DELETED_SUFFIX, SWAP_SUFFIX)
         if name.endswith(suffix)
     )
-    return may_be and segment is not None and segment.base_offset in replaced.values()
+    return frozenset(log_base_offsets(stems).values())
 
 
-def _floor(segments: Sequence[Segment], offset: int) -> Segment | None:
+def _is_covered(segments: Sequence[Segment], offset: int, compacted: Collection[int]) -> bool:
+    """Return whether the segment in which a broker looks for *offset* goes on to it, or is one of *compacted*."""
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-    return segments[at] if at >= 0 else None
+    if at < 0:
+        return False
+    scan = segments[at].scan
+    return segments[at].base_offset in compacted or (scan is not None and scan.last_offset >= offset)
 
 
 def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:
