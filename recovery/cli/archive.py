@@ -299,15 +299,12 @@ def _spark_log(arguments: argparse.Namespace) -> str | None:
     """Return `--spark-log`, None without it.
 
     Raises:
-        UsageError: as `refuse_written_file`, or it is in the archive.
+        UsageError: as `refuse_written_file`.
     """
-    from recovery.archive.stores.stores import refuse_within
-
     path: str | None = arguments.spark_log
     if path is None or path == "-":
         return path
     refuse_written_file("--spark-log", path, arguments)
-    refuse_within(f"--spark-log {path}", path, arguments.archive, kind="file")
     return path
 
 

@@ -227,7 +227,8 @@ def refuse_written_file(option: str, path: str, arguments: argparse.Namespace) -
     """Refuse a file that *option* names to be written to, where it would do harm.
 
     Raises:
-        UsageError: the command reads it, or it lies in a log dir, named here or not, or in a partition's folder.
+        UsageError: the command reads it, or it lies in a log dir, named here or not, in a partition's folder, or in the
+            archive.
     """
     from recovery.logdir.brokers_place import refuse_brokers_place
     from recovery.read.file_system import is_same
@@ -236,6 +237,10 @@ def refuse_written_file(option: str, path: str, arguments: argparse.Namespace) -
         if (read := getattr(arguments, name, None)) and is_same(path, read):
             raise UsageError(f"{option} {path}: this is the file of {given}. Remedy: name another file")
     refuse_brokers_place(f"{option} {path}", path, _named_log_dirs(arguments), kind="file")
+    if archive := getattr(arguments, "archive", None):
+        from recovery.archive.stores.stores import refuse_within
+
+        refuse_within(f"{option} {path}", path, archive, kind="file")
 
 
 def _refuse_kernel_folder(arguments: argparse.Namespace) -> None:

@@ -304,6 +304,15 @@ def test_no_messages_of_spark_in_the_archive(tmp_path: Path) -> None:
     assert not (Path(archive) / "spark.log").exists()
 
 
+@pytest.mark.parametrize("command", ["verify", "restore"])
+def test_no_metrics_in_the_archive(command: str, sample: Sample, tmp_path: Path) -> None:
+    archive = unpack_tiered(tmp_path / "tiered").path
+    words = ["archive", command, archive, "--metrics-textfile", f"{archive}/x.prom"]
+    done = run(*words, *(["-c", sample.config] if command == "restore" else []))
+    assert_refused(done, f"--metrics-textfile {archive}/x.prom: it is in the archive")
+    assert not (Path(archive) / "x.prom").exists()
+
+
 def test_settings_from_a_pipe_are_read_once_and_known_to_each_check(tmp_path: Path) -> None:
     """As of `-c <(command)`: what has been read from it is gone."""
     read, write = os.pipe()
