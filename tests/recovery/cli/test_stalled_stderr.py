@@ -107,9 +107,9 @@ def wait_until_stalled(process: subprocess.Popen[str]) -> None:
 
 def ended(process: subprocess.Popen[str], *numbers: signal.Signals) -> int:
     """Send it these signals once it has stalled; its exit code."""
-    wait_until_stalled(process)
-    assert process.poll() is None, "nothing has stalled"
     try:
+        wait_until_stalled(process)
+        assert process.poll() is None, "nothing has stalled"
         for number in numbers:
             process.send_signal(number)
             time.sleep(0.01)  # they are to come one after the other
