@@ -192,7 +192,7 @@ def observer_options(arguments: argparse.Namespace) -> ObserverOptions:
     """
     from recovery.watch.open import ObserverOptions
 
-    _refuse_kernel_folder(arguments)
+    refuse_kernel_folder(arguments)
     given = {
         "metrics_port": arguments.metrics_port,
         "metrics_host": arguments.metrics_host,
@@ -237,14 +237,19 @@ def refuse_written_file(option: str, path: str, arguments: argparse.Namespace) -
         if (read := getattr(arguments, name, None)) and is_same(path, read):
             raise UsageError(f"{option} {path}: this is the file of {given}. Remedy: name another file")
     refuse_brokers_place(f"{option} {path}", path, _named_log_dirs(arguments), kind="file")
-    if archive := getattr(arguments, "archive", None):
+    copies_to = arguments.output if getattr(arguments, "action", None) == "copy" else None
+    if archive := getattr(arguments, "archive", copies_to):
         from recovery.archive.stores.stores import refuse_within
 
         refuse_within(f"{option} {path}", path, archive, kind="file")
 
 
-def _refuse_kernel_folder(arguments: argparse.Namespace) -> None:
-    """Refuse a folder for kernels that the environment names, if it lies in a log dir or in a partition's folder."""
+def refuse_kernel_folder(arguments: argparse.Namespace) -> None:
+    """Refuse a folder for kernels that the environment names, where a broker would not start with it.
+
+    Raises:
+        UsageError: it lies in a log dir, named here or not, or in a partition's folder.
+    """
     from native import kernels
     from recovery.logdir.brokers_place import refuse_brokers_place
 

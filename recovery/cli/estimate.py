@@ -15,6 +15,7 @@ from recovery.cli.arguments import (
     byte_count,
     log_dirs_of,
     properties_of,
+    refuse_kernel_folder,
     topic_configs_of,
 )
 from recovery.cli.session import print_report, tell_of_compiling, watched_signals
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         from recovery.forecast.options import DEFAULT_SAMPLE_BYTES, EstimateOptions
         from recovery.watch.tally import open_tally
 
+        refuse_kernel_folder(arguments)
         properties = properties_of(arguments)
         given = arguments.sample_bytes
         options = EstimateOptions(

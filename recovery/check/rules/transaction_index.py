@@ -37,7 +37,8 @@ class KnownAborts(NamedTuple):
 
     def ended_at(self, offset: int) -> KnownAborts:
         """Return the same where the next leader epoch begins at *offset*, behind the segment, or the log ends."""
-        return self._replace(next_epochs=np.minimum(self.next_epochs, offset))
+        end_offset = min(offset, LONG_MAX)  # the one behind the last of all is no int64
+        return self._replace(next_epochs=np.minimum(self.next_epochs, end_offset))
 
 
 def txn_begins(scan: RawScan) -> npt.NDArray[np.int64]:

@@ -45,6 +45,7 @@ def arguments_of(command: str, sample: Sample) -> tuple[str | Path, ...]:
     given: dict[str, tuple[str | Path, ...]] = {
         "recover": ("-c", sample.config),
         "verify": ("-c", sample.config),
+        "estimate": ("-c", sample.config),
         "watch": (place / "server.log", "-c", sample.config, "--once"),
         "archive copy": ("-c", sample.config),
         "archive restore": (archive, "-c", sample.config),
@@ -263,7 +264,7 @@ def test_no_kernels_in_a_log_dir(name: str, sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("variable", ["KAFKA_LOG_RECOVERY_KERNEL_CACHE", "NUMBA_CACHE_DIR"])
-@pytest.mark.parametrize("command", ["recover --dry-run", "verify", "archive copy"])
+@pytest.mark.parametrize("command", ["recover --dry-run", "verify", "archive copy", "estimate"])
 def test_no_kernels_that_the_environment_puts_there(
     command: str, variable: str, sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +312,16 @@ def test_no_metrics_in_the_archive(command: str, sample: Sample, tmp_path: Path)
     done = run(*words, *(["-c", sample.config] if command == "restore" else []))
     assert_refused(done, f"--metrics-textfile {archive}/x.prom: it is in the archive")
     assert not (Path(archive) / "x.prom").exists()
+
+
+def test_nor_in_what_is_copied_to(sample: Sample, tmp_path: Path) -> None:
+    words = arguments_of("archive copy", sample)
+    assert run(*words).exit_code == 0
+    file = tmp_path / "copy" / "x.prom"
+    assert_refused(
+        run(*words, "--metrics-textfile", file), f"--metrics-textfile {file}: it is in the archive"
+    )
+    assert not file.exists()
 
 
 def test_settings_from_a_pipe_are_read_once_and_known_to_each_check(tmp_path: Path) -> None:
