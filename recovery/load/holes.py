@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from itertools import chain, islice, pairwise, zip_longest
 
 from recovery.load.model import BatchSpan, Cut, FileStat, Hole, PartitionTask
@@ -51,7 +52,7 @@ def look_for_holes(
     there = (one for one in segments if not _is_made_of_misnamed(one, task.files))
     all_holes = chain(
         lost,
-        find_cut_out(segments, task.files, floor_offset),
+        find_cut_out(segments, task.files, floor_offset, batches_of),
         find_holes(there, floor_offset, batches_of),
         find_hidden(segments, floor_offset, is_empty),
     )
@@ -234,7 +235,10 @@ def find_hidden(
 
 
 def find_cut_out(
-    segments: Sequence[Segment], files: Mapping[str, FileStat], floor_offset: int
+    segments: Sequence[Segment],
+    files: Mapping[str, FileStat],
+    floor_offset: int,
+    batches_of: Callable[[str], Iterable[BatchSpan]],
 ) -> Iterator[Hole]:
     """Yield the offsets from *floor_offset* on of segments that were pending deletion while later ones were not.
 
@@ -244,6 +248,7 @@ def find_cut_out(
     Args:
         segments: of the log, ascending.
         files: what was in the folder.
+        batches_of: returns the batches of a `.log`; called if it was not recovered, and one behind it is pending.
 
     Kafka: LocalLog.truncateTo, LocalLog.removeAndDeleteSegments.
     """
@@ -253,7 +258,7 @@ def find_cut_out(
         first_pending = _first_between(pending, base, following)
         scans = [left[one].scan if one in left else None for one in (base, following)]
         if first_pending is not None and None in scans:
-            known_end = 0 if scans[0] is None else scans[0].last_offset + 1
+            known_end = _end_of(left[base], batches_of) if base in left else 0
             first_offset = max(first_pending, known_end, floor_offset)
             if first_offset < following:
                 yield Hole(first_offset=first_offset, last_offset=following - 1, before=log_name(following))
@@ -265,8 +270,18 @@ def _first_between(bases: Sequence[int], base: int, following: int) -> int | Non
     return bases[at] if at < len(bases) and bases[at] < following else None
 
 
+def _end_of(segment: Segment, batches_of: Callable[[str], Iterable[BatchSpan]]) -> int:
+    """Return the offset behind the last batch of *segment*, by its headers if it was not recovered; 0 without any."""
+    if segment.scan is not None:
+        return segment.scan.last_offset + 1
+    return max((batch.last_offset + 1 for batch in batches_of(segment.log)), default=0)
+
+
 def bases_of_missing(
-    task: PartitionTask, segments: Sequence[Segment], holes: Collection[Hole]
+    task: PartitionTask,
+    segments: Sequence[Segment],
+    holes: Collection[Hole],
+    batches_of: Callable[[str], Iterable[BatchSpan]],
 ) -> frozenset[int]:
     """Return the base offsets of segments that are pending deletion and may hold what no other segment has.
 
@@ -274,7 +289,9 @@ def bases_of_missing(
 
     Args:
         segments: of the log, ascending.
+        batches_of: as of `find_cut_out`.
     """
+    end_of = cache(partial(_end_of, batches_of=batches_of))
     pending = [] if task.is_delete_folder else pending_bases(task.files)
     live = live_bases(task.files) if pending else []
     floor_offset = max(task.log_start_offset, task.cleaned_offset)
@@ -283,7 +300,7 @@ def bases_of_missing(
     for base in pending:
         at = bisect_left(live, base)
         is_between = 0 < at < len(live) and live[at] != base
-        if is_between and base >= floor_offset and not _is_covered(segments, base, compacted):
+        if is_between and base >= floor_offset and not _is_covered(segments, base, compacted, end_of):
             kept.add(base)
     for hole in holes:
         count = bisect_right(live, hole.first_offset)  # of those that begin up to there
@@ -309,13 +326,14 @@ def _compacted_into(task: PartitionTask) -> frozenset[int]:
     return frozenset(log_base_offsets(stems).values())
 
 
-def _is_covered(segments: Sequence[Segment], offset: int, compacted: Collection[int]) -> bool:
+def _is_covered(
+    segments: Sequence[Segment], offset: int, compacted: Collection[int], end_of: Callable[[Segment], int]
+) -> bool:
     """Return whether the segment in which a broker looks for *offset* goes on to it, or is one of *compacted*."""
     at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
     if at < 0:
         return False
-    scan = segments[at].scan
-    return segments[at].base_offset in compacted or (scan is not None and scan.last_offset >= offset)
+    return segments[at].base_offset in compacted or end_of(segments[at]) > offset
 
 
 def find_disorder(segments: Iterable[Segment]) -> Iterator[str]:

@@ -61,11 +61,14 @@ def test_what_the_cleaner_has_just_put_into_one_is_none(recovery_point: int) -> 
             assert outcome.removed[name(20, ".log.deleted")].name == "PENDING_DELETION"
 
 
-def test_segments_pending_deletion_that_a_recovered_one_covers_are_none() -> None:
-    files = partition({0: segment(0, 30), 30: segment(30)}) | {name(10, ".log.deleted"): b"z"}
+@pytest.mark.parametrize("recovery_point", [0, 30, 40])
+def test_segments_pending_deletion_that_another_covers_are_none(recovery_point: int) -> None:
+    """As a follower leaves them that has truncated its log and fetched more since; the other need not be recovered."""
+    files = Folded(partition({0: segment(0, 30), 30: segment(30)})).tree | {name(10, ".log.deleted"): b"z"}
     for settings in (PLAIN, COMPACTED, LogSettings()):
-        outcome = Folded(files, settings=settings).outcome
+        outcome = Folded(files, settings=settings, recovery_point=recovery_point).outcome
         assert outcome.removed[name(10, ".log.deleted")].name == "PENDING_DELETION"
+        assert outcome.warnings == ()
         assert outcome.holes == ()
 
 
