@@ -373,7 +373,9 @@ class _Loader:
         missing, why = missing_end(task, self._log_end_offset, last_log, tail, stock.cuts)
         holes = (*stock.holes, *missing)
         segments, reader = tuple(self._segments.values()), self._reader
-        kept = bases_of_missing(task, segments, holes, lambda log: reader.spans(reader.part(log)))
+        kept = bases_of_missing(
+            task, segments, holes, self._log_end_offset, lambda log: reader.spans(reader.part(log))
+        )
         told = (words_of_kept_deletions(kept),) if kept else ()
         why = why or tuple(warn_of_lost_segments(task, self._log_end_offset, self._orphaned_indexes))
         return PartitionOutcome(

@@ -281,6 +281,7 @@ def bases_of_missing(
     task: PartitionTask,
     segments: Sequence[Segment],
     holes: Collection[Hole],
+    log_end_offset: int,
     batches_of: Callable[[str], Iterable[BatchSpan]],
 ) -> frozenset[int]:
     """Return the base offsets of segments that are pending deletion and may hold what no other segment has.
@@ -300,7 +301,12 @@ def bases_of_missing(
     for base in pending:
         at = bisect_left(live, base)
         is_between = 0 < at < len(live) and live[at] != base
-        if is_between and base >= floor_offset and not _is_covered(segments, base, compacted, end_of):
+        is_behind = at == len(live) and log_end_offset <= base < task.known_end_offset
+        if (
+            (is_between or is_behind)
+            and base >= floor_offset
+            and not _is_covered(segments, base, compacted, end_of)
+        ):
             kept.add(base)
     for hole in holes:
         count = bisect_right(live, hole.first_offset)  # of those that begin up to there

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recovery.load.model import LogSettings, PartitionOutcome
+from tests.logs.builders import data_batch
 from tests.recovery.load.memory import Folded, name, partition
 from tests.recovery.load.test_account import COMPACTED, PLAIN, UNKNOWN, five_segments, segment
 
@@ -28,6 +29,19 @@ def test_a_broker_was_killed_while_it_truncated_the_log(recovery_point: int) -> 
     (warning,) = made.outcome.warnings
     assert warning.startswith("2 .deleted files from offset 10 on may hold what no other segment has: kept")
     assert "recover again" in warning
+
+
+@pytest.mark.parametrize("tail", [b"", data_batch(20)[:-7], b"\x01" * 40])
+def test_behind_the_end_and_below_the_high_watermark(tail: bytes) -> None:
+    """Also where nobody knows how far what is torn there went."""
+    files = partition({0: segment(0), 10: segment(10) + tail}) | {
+        name(base, ".log.deleted"): segment(base) for base in (30, 40)
+    }
+    for high_watermark, kept in ((20, set()), (35, {30}), (50, {30, 40})):
+        outcome = Folded(files, settings=PLAIN, high_watermark=high_watermark).outcome
+        kinds = {base: outcome.removed[name(base, ".log.deleted")].name for base in (30, 40)}
+        assert {base for base, kind in kinds.items() if kind == "CUT_OFF"} == kept
+        assert any("may hold what no other segment has" in one for one in outcome.warnings) == bool(kept)
 
 
 @pytest.mark.parametrize("settings", [COMPACTED, LogSettings()])
