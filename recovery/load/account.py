@@ -96,7 +96,7 @@ def take_stock(
     holes, doubts = look_for_holes(
         task,
         segments.values(),
-        lambda log: reader.spans(reader.part(log)),
+        reader.spans_of,
         lambda segment: not tree.size_bytes(segment.log),
         cuts,
         orphaned_indexes,

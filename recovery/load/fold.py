@@ -372,10 +372,8 @@ class _Loader:
         tail = self._tail or (self._tree.size_bytes(last_log), 0)
         missing, why = missing_end(task, self._log_end_offset, last_log, tail, stock.cuts)
         holes = (*stock.holes, *missing)
-        segments, reader = tuple(self._segments.values()), self._reader
-        kept = bases_of_missing(
-            task, segments, holes, self._log_end_offset, lambda log: reader.spans(reader.part(log))
-        )
+        segments = tuple(self._segments.values())
+        kept = bases_of_missing(task, segments, holes, self._log_end_offset, self._reader.spans_of)
         told = (words_of_kept_deletions(kept),) if kept else ()
         why = why or tuple(warn_of_lost_segments(task, self._log_end_offset, self._orphaned_indexes))
         return PartitionOutcome(

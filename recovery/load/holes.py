@@ -91,7 +91,7 @@ def find_lost(
 
 
 def _between(
-    segments: Sequence[Segment], lost: Sequence[int], floor_offset: int, *, is_all: bool = False
+    segments: Sequence[Segment], lost: Sequence[int], floor_offset: int, *, is_all: bool
 ) -> Iterator[Hole]:
     """Yield the offsets from each first base of *lost* between two segments on, up to the second of these.
 

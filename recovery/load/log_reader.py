@@ -174,6 +174,10 @@ class LogReader:
         with suppress(FormatError):
             yield from self._source.batches(part, 0, opens_message_sets=False)
 
+    def spans_of(self, log: str) -> Iterator[BatchSpan]:
+        """Yield the same of the file *log*."""
+        return self.spans(self.part(log))
+
     def opened_spans(self, part: Original) -> Iterator[BatchSpan]:
         """Yield the same batches, with the base offsets that are inside compressed message sets."""
         with suppress(FormatError):

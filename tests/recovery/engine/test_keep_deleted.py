@@ -24,14 +24,19 @@ def _deleted_logs(sample: Sample) -> dict[str, bytes]:
     }
 
 
-def test_what_may_hold_missing_offsets_is_kept_unasked(tmp_path: Path) -> None:
+def _truncated_by_half(root: Path) -> tuple[Sample, Path]:
     """A broker was killed while it truncated a log: it had renamed some segments, and not yet those behind them."""
-    sample = unpack("intact", tmp_path)
+    sample = unpack("intact", root)
     (folder,) = (log_dir / "plain-0" for log_dir in sample.log_dirs if (log_dir / "plain-0").exists())
     for log_dir in sample.log_dirs:
         (log_dir / ".kafka_cleanshutdown").unlink()
     for path in sorted(folder.glob("00000000000000000028.*")):
         path.rename(f"{path}.deleted")
+    return sample, folder
+
+
+def test_what_may_hold_missing_offsets_is_kept_unasked(tmp_path: Path) -> None:
+    sample, folder = _truncated_by_half(tmp_path)
     before = tree_of(tmp_path)
     dry = recovery.recover(None, config=sample.properties, now_ms=sample.now_ms, dry_run=True)
     report = _recover(sample, keep_deleted=False)
@@ -57,12 +62,7 @@ def test_what_may_hold_missing_offsets_is_kept_unasked(tmp_path: Path) -> None:
 
 
 def test_an_empty_index_of_what_is_kept_comes_back_as_well(tmp_path: Path) -> None:
-    sample = unpack("intact", tmp_path)
-    (folder,) = (log_dir / "plain-0" for log_dir in sample.log_dirs if (log_dir / "plain-0").exists())
-    for log_dir in sample.log_dirs:
-        (log_dir / ".kafka_cleanshutdown").unlink()
-    for path in sorted(folder.glob("00000000000000000028.*")):
-        path.rename(f"{path}.deleted")
+    sample, folder = _truncated_by_half(tmp_path)
     (folder / "00000000000000000028.txnindex.deleted").touch()
     before = tree_of(tmp_path)
     _recover(sample, keep_deleted=False)

@@ -232,6 +232,10 @@ class TestCutsAndDeletions:
             assert fold(task, source).cuts == ()
 
 
+def holes_of(outcome: PartitionOutcome) -> list[tuple[int, int, str]]:
+    return [(hole.first_offset, hole.last_offset, hole.before) for hole in outcome.holes]
+
+
 class TestHoles:
     """Offsets that are missing in what was read."""
 
@@ -241,11 +245,7 @@ class TestHoles:
     ) -> list[tuple[int, int, str]]:
         made = Folded(files, settings=settings, **fields)
         assert made.outcome.cuts == ()
-        return TestHoles.holes_of(made.outcome)
-
-    @staticmethod
-    def holes_of(outcome: PartitionOutcome) -> list[tuple[int, int, str]]:
-        return [(hole.first_offset, hole.last_offset, hole.before) for hole in outcome.holes]
+        return holes_of(made.outcome)
 
     @pytest.mark.parametrize("gone", [(20,), (10, 20), (20, 30)])
     @pytest.mark.parametrize("is_empty", [True, False])
@@ -321,14 +321,14 @@ class TestHoles:
         torn = partition({0: segment(0)[:-1]})  # what it held is not known
         assert Folded(torn, settings=PLAIN, high_watermark=25).outcome.holes == ()
         torn |= partition({10: segment(10)})
-        assert self.holes_of(Folded(torn, settings=PLAIN, high_watermark=20).outcome) == []
-        assert self.holes_of(Folded(torn, settings=PLAIN, high_watermark=25).outcome) == [(20, 24, name(0))]
+        assert holes_of(Folded(torn, settings=PLAIN, high_watermark=20).outcome) == []
+        assert holes_of(Folded(torn, settings=PLAIN, high_watermark=25).outcome) == [(20, 24, name(0))]
 
     def test_zeros_may_have_been_written(self) -> None:
         preallocated = partition({0: segment(0) + bytes(200)})
         outcome = Folded(preallocated, settings=replace(PLAIN, preallocate=True), high_watermark=25).outcome
         assert [one.is_preallocated for one in outcome.cuts] == [True]
-        assert self.holes_of(outcome) == [(10, 24, name(0))]
+        assert holes_of(outcome) == [(10, 24, name(0))]
 
     @pytest.mark.parametrize("recovery_point", [0, 15, 35])
     def test_empty_first_segments_hide_what_they_had(self, recovery_point: int) -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.load.model import LogSettings, PartitionOutcome
+from recovery.load.model import LogSettings
 from tests.logs.builders import data_batch
 from tests.recovery.load.memory import Folded, name, partition
-from tests.recovery.load.test_account import COMPACTED, PLAIN, UNKNOWN, five_segments, segment
-
-
-def holes_of(outcome: PartitionOutcome) -> list[tuple[int, int, str]]:
-    return [(hole.first_offset, hole.last_offset, hole.before) for hole in outcome.holes]
+from tests.recovery.load.test_account import COMPACTED, PLAIN, UNKNOWN, five_segments, holes_of, segment
 
 
 @pytest.mark.parametrize("recovery_point", [0, 35, 50])
